@@ -1,0 +1,1 @@
+"""Train small text models on tables larger than memory."""

@@ -1,0 +1,1 @@
+"""The memory budget, and the Dask cluster that keeps to it."""

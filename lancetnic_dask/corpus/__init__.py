@@ -1,0 +1,1 @@
+"""Files and collections -> planned, record-aligned partitions."""

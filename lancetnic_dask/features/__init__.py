@@ -1,0 +1,1 @@
+"""Partitions -> token shards -> vocabulary and weights -> shard groups."""

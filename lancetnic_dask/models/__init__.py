@@ -1,0 +1,1 @@
+"""Neural networks whose first layer reads sparse rows, and their optimizer."""

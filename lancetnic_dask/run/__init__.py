@@ -1,0 +1,1 @@
+"""The run folder: models, metrics, what was run and on what."""

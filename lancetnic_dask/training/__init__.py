@@ -1,0 +1,1 @@
+"""Shard groups -> batches -> a trained model, epoch by epoch."""
