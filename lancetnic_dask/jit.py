@@ -1,11 +1,15 @@
 """Python function -> machine code: the one decorator that every kernel uses.
 
 Kernels are pure functions over arrays. They free the GIL, so that reading, tokenizing and
-training overlap, and each has a slow twin in the tests.
+training overlap, and each has a slow twin in the tests. A kernel may call kernels of its own
+folder, not of others: see `_folder_digest`.
 """
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 import numba
@@ -42,12 +46,31 @@ def kernel(
         Decorator that keeps the signature of the function.
     """
 
+    def compiler(*, keeps: bool) -> Callable[[Callable[P, R]], object]:
+        return numba.njit(cache=keeps, nogil=True, parallel=parallel, fastmath=fastmath)
+
     def compile_lazily(function: Callable[P, R]) -> Callable[P, R]:
-        options = {"nogil": True, "parallel": parallel, "fastmath": fastmath}
+        # The name is part of the key under which Numba keeps the machine code.
+        folder = Path(function.__code__.co_filename).parent
+        function.__qualname__ += f"_{_folder_digest(folder)}"
         try:
-            compiled = numba.njit(cache=True, **options)(function)
+            compiled = compiler(keeps=True)(function)
         except RuntimeError:  # "no locator available": nothing can be written anywhere
-            compiled = numba.njit(cache=False, **options)(function)
+            compiled = compiler(keeps=False)(function)
         return cast("Callable[P, R]", compiled)
 
     return compile_lazily
+
+
+@cache
+def _folder_digest(folder: Path) -> str:
+    """Return what changes with any source file of a folder.
+
+    Numba looks at size and time of the kernel's own file only. It would go on using machine code
+    into which an older version of another file was compiled, and in an installed wheel all files
+    bear the same time.
+    """
+    digest = hashlib.blake2b(digest_size=6)
+    for source in sorted(folder.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()

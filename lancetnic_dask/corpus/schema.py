@@ -1,0 +1,322 @@
+"""Raw cells -> columns by role: text, numbers, labels; rows that can't be used are set aside.
+
+A column's type never depends on which partition was seen first: everything arrives as bytes and
+is cast by the role that the user gave it. Only the empty cell is missing; ``NA``, ``null`` and
+``None`` are words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancetnic_dask.errors import EncodingError, Location, RecordError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lancetnic_dask.corpus.readers import RawRows
+    from lancetnic_dask.settings import BadRowPolicy, ColumnRoles
+
+__all__ = ["CastRows", "SetAside", "cast_rows", "decode_rows", "merge_set_aside"]
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_SKIP = "leave such rows out with on_bad_rows='skip'"
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """Rows that were read but not used, for one reason.
+
+    Parameters
+    ----------
+    reason : str
+        Why, in a few words that follow "rows with …".
+    count : int
+        How many.
+    first : Location
+        Where the first one is.
+    """
+
+    reason: str
+    count: int
+    first: Location
+
+
+@dataclass(frozen=True)
+class CastRows:
+    """Rows that can be used.
+
+    Parameters
+    ----------
+    texts : list of pyarrow.LargeStringArray
+        One array of (num_rows,) for each text column; a missing cell is empty.
+    numeric : ndarray of shape (num_rows, num_data_columns), dtype=float64
+        A missing cell is NaN.
+    labels : pyarrow.LargeStringArray or None
+        Labels as written; None without a label column.
+    set_aside : list of SetAside
+        What of the raw rows is not here.
+    """
+
+    texts: list[pa.Array]
+    numeric: np.ndarray
+    labels: pa.Array | None
+    set_aside: list[SetAside]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that can be used."""
+        return len(self.numeric)
+
+
+class _Sieve:
+    """Notes why rows are set aside; each row counts for its first reason only."""
+
+    def __init__(self, rows: RawRows, policy: BadRowPolicy) -> None:
+        self.rows = rows
+        self.policy = policy
+        self.keep = np.ones(rows.num_rows, dtype=bool)
+        self.found: list[SetAside] = []
+
+    def drop(self, is_bad: np.ndarray, reason: str, column: str | None = None) -> int | None:
+        """Drop rows; return the first one if the policy makes it an error."""
+        bad = np.flatnonzero(is_bad & self.keep)
+        if not len(bad):
+            return None
+        if self.policy == "error":
+            return int(bad[0])
+        self.drop_quietly(is_bad, reason, column)
+        return None
+
+    def drop_quietly(self, is_bad: np.ndarray, reason: str, column: str | None = None) -> None:
+        """Drop rows that are no error under any policy."""
+        bad = np.flatnonzero(is_bad & self.keep)
+        if len(bad):
+            self.keep[bad] = False
+            self.found.append(SetAside(reason, len(bad), self.rows.location(int(bad[0]), column)))
+
+
+def cast_rows(
+    rows: RawRows, roles: ColumnRoles, *, encoding: str, policy: BadRowPolicy
+) -> CastRows:
+    """Give raw cells the types of their roles.
+
+    Parameters
+    ----------
+    rows : RawRows
+        Cells of `roles.names`, in that order.
+    roles : ColumnRoles
+        What each column is.
+    encoding : str
+        Of the cells.
+    policy : {'error', 'skip'}
+        What to do with a row that can't be used.
+
+    Returns
+    -------
+    CastRows
+        The rows that can be used. Rows with neither a word nor a number are set aside under
+        both policies: there is nothing to learn from.
+
+    Raises
+    ------
+    RecordError
+        Under 'error': a row with too few or too many cells or longer than the limit, a cell
+        that is no number or infinite, a missing label.
+    EncodingError
+        Under 'error': a cell that is not text in the encoding.
+    """
+    sieve = _Sieve(rows, policy)
+    _check_shape(sieve)
+    num_texts = len(roles.text_columns)
+    num_inputs = num_texts + len(roles.data_columns)
+    texts = [
+        _decode(sieve, cells, name, encoding)
+        for cells, name in zip(rows.cells[:num_texts], roles.text_columns, strict=True)
+    ]
+    numbers = [
+        _parse_numbers(sieve, _decode(sieve, cells, name, encoding), name)
+        for cells, name in zip(rows.cells[num_texts:num_inputs], roles.data_columns, strict=True)
+    ]
+    numeric = np.stack(numbers, axis=1) if numbers else np.empty((rows.num_rows, 0))
+    labels = None
+    if roles.label_column is not None:
+        labels = _decode(sieve, rows.cells[num_inputs], roles.label_column, encoding)
+        _require_labels(sieve, labels, roles.label_column)
+    sieve.drop_quietly(_is_blank(texts, numeric), "neither a word nor a number")
+    if not sieve.keep.all():
+        mask = pa.array(sieve.keep)
+        texts = [text.filter(mask) for text in texts]
+        numeric = numeric[sieve.keep]
+        labels = None if labels is None else labels.filter(mask)
+    return CastRows(texts, numeric, labels, sieve.found)
+
+
+def decode_rows(rows: RawRows, names: Sequence[str], *, encoding: str) -> pa.Table:
+    """Give raw cells names and nothing else: every record, every column as text.
+
+    Parameters
+    ----------
+    rows : RawRows
+        Cells of the named columns, in that order.
+    names : sequence of str
+        Names of the columns.
+    encoding : str
+        Of the cells.
+
+    Returns
+    -------
+    pyarrow.Table
+        `rows.num_rows` rows of large_string columns.
+
+    Raises
+    ------
+    RecordError, EncodingError
+        For a row of another shape than the header, or a cell that is not text.
+    """
+    sieve = _Sieve(rows, "error")
+    _check_shape(sieve)
+    texts = [
+        _decode(sieve, cells, name, encoding) for cells, name in zip(rows.cells, names, strict=True)
+    ]
+    return pa.table(texts, names=list(names))
+
+
+def merge_set_aside(parts: Iterable[SetAside]) -> list[SetAside]:
+    """Add up what was set aside, by reason; the first place of the first part stays.
+
+    Parameters
+    ----------
+    parts : iterable of SetAside
+        In the order of the corpus.
+
+    Returns
+    -------
+    list of SetAside
+        One for each reason, in the order in which the reasons came up.
+    """
+    merged: dict[str, SetAside] = {}
+    for part in parts:
+        known = merged.get(part.reason)
+        count = part.count + (known.count if known else 0)
+        merged[part.reason] = SetAside(part.reason, count, known.first if known else part.first)
+    return list(merged.values())
+
+
+def _check_shape(sieve: _Sieve) -> None:
+    rows = sieve.rows
+    first = sieve.drop(rows.is_too_long, "more bytes than max_row_bytes")
+    if first is not None:
+        raise RecordError(
+            "The row is longer than max_row_bytes; perhaps a quote is never closed.",
+            rows.location(first),
+            f"Close the quote, pass quotechar=None or a larger max_row_bytes, or {_SKIP}.",
+        )
+    first = sieve.drop(rows.num_fields != rows.num_columns, "too few or too many cells")
+    if first is not None:
+        raise RecordError(
+            f"The row has {rows.num_fields[first]} cells and the header {rows.num_columns}.",
+            rows.location(first),
+            f"Check quotes and separators there, or {_SKIP}.",
+        )
+
+
+def _decode(sieve: _Sieve, cells: pa.Array, name: str, encoding: str) -> pa.Array:
+    """Turn bytes into text; cells that aren't text are emptied and their rows dropped."""
+    try:
+        return _decode_whole(cells, encoding)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        values = cells.to_pylist()
+        bad = [_undecodable(value, encoding) for value in values]
+        is_bad = np.array([byte is not None for byte in bad])
+        first = sieve.drop(is_bad, f"bytes that are not {encoding}", name)
+        if first is not None:
+            raise EncodingError(
+                f"Byte {bad[first]:#04x} is not {encoding}: {quoted(values[first])}.",
+                sieve.rows.location(first, name),
+                f"Pass the encoding of the file, for example encoding='cp1252', or {_SKIP}.",
+            ) from None
+        emptied = [
+            b"" if byte is not None else value for value, byte in zip(values, bad, strict=True)
+        ]
+        return _decode_whole(pa.array(emptied, pa.large_binary()), encoding)
+
+
+def _decode_whole(cells: pa.Array, encoding: str) -> pa.Array:
+    cells = cells.cast(pa.large_binary())
+    if encoding == "utf-8":
+        texts = cells.view(pa.large_string())
+        texts.validate(full=True)
+        return texts
+    # One byte a character: the offsets move by the UTF-8 length of what stands before them.
+    _, offsets_buffer, data_buffer = cells.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[cells.offset : cells.offset + len(cells) + 1]
+    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
+    decoded = data.tobytes().decode(encoding)
+    lengths = np.array(
+        [len(bytes([byte]).decode(encoding, "replace").encode()) for byte in range(256)]
+    )
+    moved = np.concatenate([[0], np.cumsum(lengths[data])])[offsets - offsets[0]]
+    return pa.LargeStringArray.from_buffers(
+        len(cells), pa.py_buffer(moved.astype(np.int64)), pa.py_buffer(decoded.encode())
+    )
+
+
+def _undecodable(value: bytes, encoding: str) -> int | None:
+    """Return the first byte that is not in the encoding."""
+    try:
+        value.decode(encoding)
+    except UnicodeDecodeError as error:
+        return value[error.start]
+    return None
+
+
+def _parse_numbers(sieve: _Sieve, texts: pa.Array, name: str) -> np.ndarray:
+    """Parse a column to float64 (num_rows,); missing is NaN."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    is_missing = pc.equal(trimmed, "")
+    is_number = pc.match_substring_regex(trimmed, _NUMBER)
+    is_bad = np.asarray(pc.and_not(pc.invert(is_number), is_missing))
+    first = sieve.drop(is_bad, f"no number in column {name!r}", name)
+    if first is not None:
+        raise RecordError(
+            f"{quoted(texts[first].as_py())} is not a number.",
+            sieve.rows.location(first, name),
+            f"Correct it, empty the cell, or {_SKIP}.",
+        )
+    # Arrow's parser knows no plus sign.
+    digits = pc.if_else(is_number, pc.utf8_ltrim(trimmed, "+"), pa.scalar(None, pa.large_string()))
+    numbers = np.asarray(pc.fill_null(pc.cast(digits, pa.float64()), np.nan))
+    first = sieve.drop(np.isinf(numbers), f"an infinite number in column {name!r}", name)
+    if first is not None:
+        raise RecordError(
+            f"{quoted(texts[first].as_py())} is too large for a number.",
+            sieve.rows.location(first, name),
+            f"Correct it, empty the cell, or {_SKIP}.",
+        )
+    return np.where(np.isinf(numbers), np.nan, numbers)
+
+
+def _require_labels(sieve: _Sieve, labels: pa.Array, name: str) -> None:
+    first = sieve.drop(np.asarray(pc.equal(labels, "")), "no label", name)
+    if first is not None:
+        raise RecordError(
+            "The label is missing.",
+            sieve.rows.location(first, name),
+            f"Fill it in, or {_SKIP}.",
+        )
+
+
+def _is_blank(texts: list[pa.Array], numeric: np.ndarray) -> np.ndarray:
+    """Return True (num_rows,) where every text is white space and every number is missing."""
+    blank: np.ndarray = np.isnan(numeric).all(axis=1)
+    for text in texts:
+        if not blank.any():
+            break
+        blank &= np.asarray(pc.equal(pc.utf8_trim_whitespace(text), ""))
+    return blank
