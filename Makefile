@@ -1,0 +1,51 @@
+# What people and CI run. Everything happens in .venv; nothing else on the machine is touched.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := build/demo
+
+.PHONY: help demo test lint check format clean
+
+help:
+	@echo "make demo    install, train on a corpus made here, predict, say where everything is"
+	@echo "make test    install, run the whole test suite"
+	@echo "make lint    format, lint, types, layers"
+	@echo "make check   lint and test: what CI runs"
+	@echo "make format  rewrite the code in the project's format"
+	@echo "make clean   remove .venv and what was built"
+
+demo: $(VENV)/package
+	@mkdir -p $(DEMO)
+	@test -f $(DEMO)/tickets.csv || $(BIN)/python benchmarks/corpora.py $(DEMO)/tickets.csv --rows 40000
+	cd $(DEMO) && ../../$(BIN)/python ../../examples/quickstart.py tickets.csv
+
+test: $(VENV)/development
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/development
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+format: $(VENV)/development
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# constraints.txt holds the versions that CI was green with; pyproject.toml the ones that may do.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/package: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/development: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/package
+
+clean:
+	rm -rf $(VENV) build

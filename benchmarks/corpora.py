@@ -1,0 +1,195 @@
+"""Make a corpus of any size in bounded memory: `python benchmarks/corpora.py tickets.csv`.
+
+The CSV has the columns ``text``, ``size`` and ``label``. Its words follow Zipf's law with a tail
+that stays open: the number of distinct words grows about like the square root of the number of
+rows. Each class prefers some words and has its own typical size. A share of the rows is Cyrillic;
+texts are quoted, and some hold newlines.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from lancetnic_dask.jit import kernel
+
+ROWS_PER_CHUNK = 20_000
+CORE_WORDS = 20_000  # words that every part of the corpus shares
+CLASS_WORDS = 40  # words that a class prefers
+
+LATIN = tuple(consonant + vowel for consonant in "bcdfghjklmnprstvz" for vowel in "aeiou")
+CYRILLIC = tuple(consonant + vowel for consonant in "бвгджзклмнпрстфхч" for vowel in "аеиоу")
+
+
+def make_corpus(
+    path: Path,
+    *,
+    num_rows: int,
+    num_classes: int = 20,
+    words_per_row: int = 60,
+    signal: float = 0.06,
+    cyrillic: float = 0.2,
+    newlines: float = 0.01,
+    is_sorted: bool = False,
+    seed: int = 0,
+) -> None:
+    """Write a corpus.
+
+    Parameters
+    ----------
+    path : Path
+        The CSV file.
+    num_rows : int
+        Rows below the header.
+    num_classes : int, default=20
+        Labels ``class00`` and so on, equally frequent.
+    words_per_row : int, default=60
+        Mean number of words; a row has half to one and a half times as many.
+    signal : float, default=0.06
+        Share of words that come from the class's own.
+    cyrillic : float, default=0.2
+        Share of rows in Cyrillic letters.
+    newlines : float, default=0.01
+        Share of spaces that are newlines.
+    is_sorted : bool, default=False
+        Whether rows come class by class.
+    seed : int, default=0
+        The same seed makes the same file.
+    """
+    alphabets = np.stack([_letters(LATIN), _letters(CYRILLIC)])
+    longest_word = 3 * 6 * 2 + 1
+    buffer = np.empty(ROWS_PER_CHUNK * (words_per_row * 2 * longest_word // 2 + 64), np.uint8)
+    with path.open("wb") as stream:
+        stream.write(b"text,size,label\n")
+        for start in range(0, num_rows, ROWS_PER_CHUNK):
+            rng = np.random.default_rng((seed, start))
+            count = min(ROWS_PER_CHUNK, num_rows - start)
+            labels = (
+                np.arange(start, start + count) * num_classes // num_rows
+                if is_sorted
+                else rng.integers(0, num_classes, count)
+            )
+            sizes = np.exp(rng.normal(5 + labels / num_classes, 0.5)).astype(np.int64)
+            lengths = rng.integers(words_per_row // 2, words_per_row * 3 // 2 + 1, count)
+            ranks = _ranks(rng, labels, lengths, signal)
+            is_newline = rng.random(len(ranks)) < newlines
+            is_cyrillic = rng.random(count) < cyrillic
+            size = write_rows(
+                buffer, labels, sizes, lengths, ranks, is_newline, is_cyrillic, alphabets
+            )
+            stream.write(buffer[:size].data)
+
+
+def _ranks(
+    rng: np.random.Generator, labels: np.ndarray, lengths: np.ndarray, signal: float
+) -> np.ndarray:
+    """Draw the words of all rows as ranks: 0 is the most frequent word."""
+    label_of_word = np.repeat(labels, lengths)
+    num_words = len(label_of_word)
+    # Zipf with exponent 1 over the core; beyond it, a Pareto tail without end (exponent 1.9).
+    ranks = (CORE_WORDS ** rng.random(num_words)).astype(np.int64) - 1
+    kind = rng.random(num_words)
+    is_tail = kind < 0.1
+    tail = (1.0 - rng.random(int(is_tail.sum()))) ** (-1 / 0.9)
+    ranks[is_tail] = CORE_WORDS + np.minimum(tail, 1e12).astype(np.int64)
+    is_signal = kind > 1 - signal
+    choice = rng.integers(0, CLASS_WORDS, int(is_signal.sum()))
+    ranks[is_signal] = 500 + label_of_word[is_signal] * CLASS_WORDS + choice
+    return ranks
+
+
+def _letters(syllables: tuple[str, ...]) -> np.ndarray:
+    """Return syllables as bytes: uint8 (85, 5), the length first."""
+    table = np.zeros((len(syllables), 5), np.uint8)
+    for row, syllable in zip(table, syllables, strict=True):
+        encoded = syllable.encode()
+        row[0] = len(encoded)
+        row[1 : 1 + len(encoded)] = list(encoded)
+    return table
+
+
+@kernel()
+def write_rows(
+    buffer: np.ndarray,
+    labels: np.ndarray,
+    sizes: np.ndarray,
+    lengths: np.ndarray,
+    ranks: np.ndarray,
+    is_newline: np.ndarray,
+    is_cyrillic: np.ndarray,
+    alphabets: np.ndarray,
+) -> int:
+    """Spell rows into a buffer of uint8; return how much of it they fill."""
+    end = 0
+    word = 0
+    for row in range(len(labels)):
+        alphabet = alphabets[1 if is_cyrillic[row] else 0]
+        buffer[end] = 34  # "
+        end += 1
+        for number in range(lengths[row]):
+            if number:
+                buffer[end] = 10 if is_newline[word] else 32
+                end += 1
+            rest = ranks[word] + 1
+            while rest:
+                syllable = alphabet[rest % 85]
+                rest //= 85
+                for offset in range(syllable[0]):
+                    buffer[end] = syllable[1 + offset]
+                    end += 1
+            word += 1
+        buffer[end] = 34
+        buffer[end + 1] = 44  # ,
+        end = write_number(buffer, end + 2, sizes[row], 1)
+        buffer[end] = 44
+        for letter in (99, 108, 97, 115, 115):  # class
+            end += 1
+            buffer[end] = letter
+        end = write_number(buffer, end + 1, labels[row], 2)
+        buffer[end] = 10
+        end += 1
+    return end
+
+
+@kernel()
+def write_number(buffer: np.ndarray, end: int, number: int, digits: int) -> int:
+    """Write a decimal number with leading zeros; return where it ends."""
+    length = digits
+    while number >= 10**length:
+        length += 1
+    for position in range(end + length - 1, end - 1, -1):
+        buffer[position] = 48 + number % 10
+        number //= 10
+    return end + length
+
+
+def main() -> None:
+    """Read the options and write the file."""
+    parser = argparse.ArgumentParser(description="Write a corpus.")
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--rows", type=int, default=40_000)
+    parser.add_argument("--classes", type=int, default=20)
+    parser.add_argument("--words", type=int, default=60, help="words per row")
+    parser.add_argument("--signal", type=float, default=0.06)
+    parser.add_argument("--cyrillic", type=float, default=0.2)
+    parser.add_argument("--sorted", action="store_true", help="rows come class by class")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    given.path.parent.mkdir(parents=True, exist_ok=True)
+    make_corpus(
+        given.path,
+        num_rows=given.rows,
+        num_classes=given.classes,
+        words_per_row=given.words,
+        signal=given.signal,
+        cyrillic=given.cyrillic,
+        is_sorted=given.sorted,
+        seed=given.seed,
+    )
+    print(f"{given.path}: {given.rows:,} rows, {given.path.stat().st_size / 1e6:,.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""A client, cluster, address or nothing -> a Dask client, for the time of a run.
+
+What the workers may take is decided in ``budget.py``, how their processes are started in
+``processes.py``, and how work is handed to them in ``submit.py``. Clusters on other machines are
+made by Dask's own classes and come in as an argument.
+"""
+
+# mypy: untyped-calls-exclude="distributed"
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import dask.config
+from distributed import Client, LocalCluster, get_worker, worker_client
+
+from lancetnic_dask.cluster.budget import WORKER_TERMINATE_FRACTION
+from lancetnic_dask.cluster.processes import ShieldedNanny
+from lancetnic_dask.config import setting
+from lancetnic_dask.errors import ClusterError, SettingError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from distributed.deploy.cluster import Cluster
+
+    from lancetnic_dask.cluster.budget import MemoryBudget
+
+__all__ = ["use_client"]
+
+# A worker that dies twice with the same partition will die again; once may be bad luck.
+_ALLOWED_FAILURES = 1
+
+# Our tasks hold one partition and keep little, so there is nothing to spill, and a pause would
+# wait for memory that never comes back. What is left is the restart of a worker that has gone wild.
+_WORKER_MEMORY = {
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": WORKER_TERMINATE_FRACTION,
+}
+
+_CLOSE_SECONDS = 20
+
+
+@contextmanager
+def use_client(
+    client: Client | Cluster | str | None,
+    *,
+    budget: MemoryBudget,
+    dashboard_address: str | None = None,
+    temporary_folder: str | os.PathLike[str] | None = None,
+) -> Iterator[Client]:
+    """Yield the Dask client to work with; close afterwards what was made for it, nothing else.
+
+    The first of these that there is: the argument; inside a Dask task, a client to that task's
+    scheduler; the current client; a cluster on this machine, made of processes with one thread
+    each, as many and as large as the budget says. That one listens on loopback only, ignores
+    Ctrl-C until it is closed, and ends with this process, even if that is killed.
+
+    Within the block the client is the current one. The address of its dashboard is
+    ``client.dashboard_link``.
+
+    Parameters
+    ----------
+    client : Client, Cluster, str or None
+        A Dask client; a cluster object (anything with ``get_client``); or the address of a
+        scheduler, such as "tcp://10.0.0.5:8786". None takes the current client, or starts a
+        cluster.
+    budget : MemoryBudget
+        Number and limit of the workers, should a cluster be started.
+    dashboard_address : str or None, default=None
+        host:port of the dashboard, should a cluster be started. A busy port is replaced by a free
+        one. None takes ``lancetnic.cluster.dashboard-address``.
+    temporary_folder : str, os.PathLike or None, default=None
+        Where the workers of a started cluster keep their files. None takes Dask's
+        ``temporary-directory``, or the system's folder for temporary files.
+
+    Yields
+    ------
+    Client
+        A connected, synchronous client.
+
+    Raises
+    ------
+    SettingError
+        If ``client`` is none of these, is asynchronous, or if ``dashboard_address`` is not
+        host:port.
+    ClusterError
+        If the client is closed, no scheduler answers, or the workers do not start in time.
+    """
+    if client is None:
+        found = _current_client()
+        context = _started(budget, dashboard_address, temporary_folder) if found is None else found
+    elif isinstance(client, Client):
+        context = nullcontext(client)
+    elif isinstance(client, str):
+        context = _connected(client)
+    elif hasattr(client, "get_client"):
+        context = _client_of(client)
+    else:
+        raise SettingError(
+            f"client={quoted(client)} is neither a Dask client, a cluster nor an address.",
+            None,
+            "Pass a distributed.Client, a cluster object, 'tcp://host:8786', or None.",
+        )
+    with context as usable:
+        _check_usable(usable)
+        with usable.as_current():
+            yield usable
+
+
+def _check_usable(client: Client) -> None:
+    if client.asynchronous:
+        raise SettingError(
+            "client= is an asynchronous Dask client.",
+            None,
+            "Pass one that was made with asynchronous=False.",
+        )
+    if client.status != "running":
+        raise ClusterError(
+            f"The Dask client is {client.status}, not running.", None, "Make a new Client."
+        )
+
+
+def _current_client() -> AbstractContextManager[Client] | None:
+    """Find the client of the task that runs in this thread, or the current one."""
+    try:
+        get_worker()
+    except ValueError:  # not inside a task
+        pass
+    else:
+        # Gives this task's thread back meanwhile: one worker of one thread would wait for itself.
+        inside: AbstractContextManager[Client] = worker_client()
+        return inside
+    try:
+        return nullcontext(Client.current())
+    except ValueError:  # there is none
+        return None
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Client]:
+    try:
+        client = Client(address, timeout=setting("cluster.start-timeout"), set_as_default=False)
+    except ValueError as error:
+        raise SettingError(
+            f"client={quoted(address)} is not the address of a scheduler.",
+            None,
+            "Pass something like 'tcp://10.0.0.5:8786'.",
+        ) from error
+    except OSError as error:  # TimeoutError is one
+        raise ClusterError(
+            f"No Dask scheduler answers at {quoted(address)}: {error}",
+            None,
+            "Check that it runs and that this machine reaches it; for TLS pass a Client.",
+        ) from error
+    with client:
+        yield client
+
+
+@contextmanager
+def _client_of(cluster: Cluster) -> Iterator[Client]:
+    """Ask a cluster for its client; close it only if the cluster made it for us."""
+    if getattr(cluster, "asynchronous", False):
+        raise SettingError(
+            "client= is an asynchronous cluster.",
+            None,
+            "Pass one that was made with asynchronous=False.",
+        )
+    try:
+        before = Client.current()
+    except ValueError:
+        before = None
+    try:
+        client = cluster.get_client()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"The cluster {quoted(cluster)} gives no client: {error}",
+            None,
+            "Check that it is running.",
+        ) from error
+    try:
+        yield client
+    finally:
+        if client is not before:
+            client.close()
+
+
+@contextmanager
+def _started(
+    budget: MemoryBudget,
+    dashboard_address: str | None,
+    temporary_folder: str | os.PathLike[str] | None,
+) -> Iterator[Client]:
+    """Start a cluster on this machine as the budget says, and close it whatever happens."""
+    timeout_seconds = setting("cluster.start-timeout")
+    address = _free_address(dashboard_address or setting("cluster.dashboard-address"))
+    with dask.config.set(_WORKER_MEMORY):
+        try:
+            cluster = _OwnCluster(
+                n_workers=budget.num_workers,
+                threads_per_worker=1,
+                memory_limit=budget.worker_limit_bytes,
+                host="127.0.0.1",
+                dashboard_address=address,
+                worker_class=ShieldedNanny,
+                scheduler_kwargs={"allowed_failures": _ALLOWED_FAILURES},
+                death_timeout=timeout_seconds,
+                preload=[*dask.config.get("distributed.worker.preload"), ShieldedNanny.__module__],
+                local_directory=None if temporary_folder is None else os.fspath(temporary_folder),
+            )
+        except (OSError, RuntimeError) as error:  # TimeoutError is an OSError
+            raise ClusterError(
+                f"{budget.num_workers} workers did not start in {timeout_seconds:g} s: {error}",
+                None,
+                "See the log above; a slow machine may need a longer "
+                "lancetnic.cluster.start-timeout in Dask's configuration.",
+            ) from error
+    try:
+        with Client(cluster, timeout=timeout_seconds, set_as_default=False) as client:
+            yield client
+    finally:
+        cluster.close()
+
+
+class _OwnCluster(LocalCluster):
+    """A LocalCluster that leaves no process behind when its start is interrupted."""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)  # type: ignore[no-untyped-call]  # Dask's own
+        except BaseException:  # Ctrl-C too: Dask closes after an Exception only
+            with suppress(Exception):
+                self.close(timeout=_CLOSE_SECONDS)
+            raise
+
+
+def _free_address(address: str) -> str:
+    """Return host:port, with port 0 (any) if that port is busy.
+
+    Dask would do the same, but with a warning that means nothing to a user with two runs.
+    """
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdecimal() and int(port) < 1 << 16):
+        raise SettingError(
+            f"The dashboard address {quoted(address)} is not host:port.",
+            None,
+            "Pass '127.0.0.1:8787', or port 0 for any; without a host, Dask would listen on "
+            "every interface.",
+        )
+    with socket.socket() as probe:
+        if os.name == "posix":  # as Dask binds; elsewhere it would hide that the port is busy
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            return f"{host}:0"
+    return address

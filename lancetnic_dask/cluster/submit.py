@@ -1,0 +1,242 @@
+"""A function and many items -> their results, with a bounded number on the cluster at a time.
+
+Never one task graph over the corpus: a scheduler loads root data faster than it is used (36-39 of
+40 partitions were held by two workers), and nothing but submitting less prevents it.
+"""
+
+# mypy: untyped-calls-exclude="distributed"
+from __future__ import annotations
+
+import queue
+import time
+import uuid
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from distributed import KilledWorker
+from distributed.comm.core import CommClosedError
+
+from lancetnic_dask.errors import ClusterError, LancetnicError, SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from distributed import Client, Future
+
+    from lancetnic_dask.errors import Location
+
+__all__ = ["run_bounded"]
+
+R = TypeVar("R")
+
+# How long a silent wait for results lasts before we look whether there are workers at all.
+_LOOK_SECONDS = 5.0
+
+# The nanny's report that it restarted a worker for its memory comes by another way than the
+# failure of the task, so it may come a little later.
+_REPORT_SECONDS = 2.0
+
+
+def run_bounded(
+    client: Client,
+    function: Callable[..., R],
+    items: Iterable[tuple[Any, ...]],
+    *,
+    max_in_flight: int,
+    key_prefix: str,
+    ordered: bool = True,
+    describe: Callable[[int], Location | str] | None = None,
+    worker_timeout_seconds: float = 300.0,
+) -> Generator[tuple[int, R], None, None]:
+    """Call a function on the workers for each item, with few calls on the cluster at a time.
+
+    ``items`` is read as results are used, never ahead. A result is released before the next item
+    is submitted, so that the cluster holds ``max_in_flight`` of them at most, whatever the number
+    of workers and threads (and for some milliseconds the one that its worker has not yet been
+    told to drop). A call whose worker was lost is repeated on
+    another one as often as the cluster allows. On an error, and when the caller stops early, what
+    is in flight is cancelled.
+
+    Parameters
+    ----------
+    client : Client
+        A synchronous Dask client.
+    function : callable
+        Runs on a worker, and may run twice for the same item.
+    items : Iterable[tuple]
+        Arguments of each call.
+    max_in_flight : int
+        Calls that are submitted and whose results have not been fetched, at least 1.
+    key_prefix : str
+        Name of the tasks on the dashboard, such as "lancetnic-tokenize".
+    ordered : bool, default=True
+        Yield in the order of the items. False yields as results come.
+    describe : callable or None, default=None
+        Gives the place that an item stands for, from its index, for error messages.
+    worker_timeout_seconds : float, default=300.0
+        How long to wait while the cluster has no worker at all.
+
+    Yields
+    ------
+    tuple[int, R]
+        Index of the item, from 0, and its result.
+
+    Raises
+    ------
+    SettingError
+        If ``max_in_flight`` is below 1.
+    ClusterError
+        If workers died with an item (it says whether memory was the cause), the cluster has had
+        no worker for too long, or the connection to the scheduler is lost.
+    Exception
+        What the function raised, unchanged but for a note that names the item; errors of this
+        package come without.
+    """
+    if max_in_flight < 1:
+        raise SettingError(f"max_in_flight must be at least 1, and is {max_in_flight!r}.")
+    window = _Window(
+        client=client,
+        function=function,
+        key=f"{key_prefix}-{uuid.uuid4().hex}",
+        place=describe or (lambda index: f"{key_prefix}, item {index}"),
+        worker_timeout_seconds=worker_timeout_seconds,
+    )
+    remaining = enumerate(items)
+    try:
+        for index, item in remaining:
+            window.submit(index, item)
+            if len(window.futures) == max_in_flight:
+                break
+        while window.futures:
+            index, result = window.take(ordered=ordered)
+            for next_index, item in remaining:
+                window.submit(next_index, item)
+                break
+            yield index, result
+            del result
+    finally:
+        window.cancel()
+
+
+class _Window:
+    """The calls in flight, in the order of their items."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        function: Callable[..., Any],
+        key: str,
+        place: Callable[[int], Location | str],
+        worker_timeout_seconds: float,
+    ) -> None:
+        self.client = client
+        self.function = function
+        self.key = key
+        self.place = place
+        self.worker_timeout_seconds = worker_timeout_seconds
+        self.look_seconds = min(_LOOK_SECONDS, worker_timeout_seconds)
+        self.futures: dict[int, Future[Any]] = {}
+        self.finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.done: set[int] = set()
+
+    def submit(self, index: int, item: tuple[Any, ...]) -> None:
+        """Put one call on the cluster; its key is new, so nothing is taken from another run."""
+        future = self.client.submit(self.function, *item, key=(self.key, index), pure=False)
+        future.add_done_callback(lambda _: self.finished.put(index))  # failed and lost ones too
+        self.futures[index] = future
+
+    def take(self, *, ordered: bool) -> tuple[int, Any]:
+        """Wait for the first call (or any), fetch its result, and free it on the cluster."""
+        index = self._wait_for(next(iter(self.futures)) if ordered else None)
+        future = self.futures[index]
+        try:
+            result = future.result()
+        except LancetnicError:
+            raise
+        except KilledWorker as error:
+            raise self._worker_death(index, error) from error
+        except (CancelledError, CommClosedError) as error:
+            raise self._lost_scheduler(index) from error
+        except Exception as error:
+            error.add_note(f"in a task on {self.place(index)}")
+            raise
+        # Released before the next call is submitted: both messages go the same way, in order.
+        del self.futures[index]
+        future.release()
+        return index, result
+
+    def cancel(self) -> None:
+        """Give up what is in flight. A call that runs ends on its own; its result is dropped."""
+        if self.futures:
+            # The connection may be what failed, and the first error is the one to show. What a
+            # closed client raises here differs between versions of Dask.
+            with suppress(Exception):
+                self.client.cancel(list(self.futures.values()))
+        self.futures.clear()
+
+    def _wait_for(self, index: int | None) -> int:
+        """Wait for this call, or for any; give up when there has been no worker for long."""
+        last_seen = time.monotonic()
+        while not self.done or (index is not None and index not in self.done):
+            try:
+                self.done.add(self.finished.get(timeout=self.look_seconds))
+            except queue.Empty:
+                if self._has_workers():
+                    last_seen = time.monotonic()
+                elif time.monotonic() - last_seen > self.worker_timeout_seconds:
+                    raise ClusterError(
+                        f"The cluster has had no worker for {self.worker_timeout_seconds:g} s.",
+                        self.place(min(self.futures) if index is None else index),
+                        "Look at the workers' logs, start workers, and run again.",
+                    ) from None
+        found = min(self.done) if index is None else index
+        self.done.remove(found)
+        return found
+
+    def _has_workers(self) -> bool:
+        try:
+            return bool(self.client.nthreads())
+        except (CommClosedError, OSError):  # reconnecting
+            return False
+
+    def _lost_scheduler(self, index: int) -> ClusterError:
+        return ClusterError(
+            f"The connection to the scheduler was lost, or task {index} was cancelled there.",
+            self.place(index),
+            "Check that the scheduler runs, and run again.",
+        )
+
+    def _worker_death(self, index: int, error: KilledWorker) -> ClusterError:
+        deaths = error.allowed_failures + 1
+        times = {1: "once", 2: "twice"}.get(deaths, f"{deaths} times")
+        # Dask blames each call that the worker had, also those that waited behind the one that
+        # ran. Calls start in the order of their items, and _wait_for returns the first of them.
+        place = self.place(index)
+        rss_bytes = self._restarted_at(error.last_worker.address)
+        if rss_bytes is None:
+            return ClusterError(
+                f"A worker died {times} with the same task: crashed, or was killed from outside.",
+                place,
+                "Look at the workers' logs; a native library that crashes leaves its name there.",
+            )
+        limit_bytes = error.last_worker.memory_limit
+        return ClusterError(
+            f"A worker was stopped {times} with the same task, because it took "
+            f"{rss_bytes / 2**20:.0f} MiB of the {limit_bytes / 2**20:.0f} MiB of memory it may.",
+            place,
+            "Pass a smaller partition_bytes=, fewer num_workers=, or a larger memory=.",
+        )
+
+    def _restarted_at(self, worker_address: str) -> int | None:
+        """Find at how many resident bytes the nanny stopped this worker; None if it did not."""
+        deadline = time.monotonic() + _REPORT_SECONDS
+        while True:
+            with suppress(OSError, CommClosedError):
+                for _, event in self.client.get_events("worker-restart-memory"):
+                    if event["worker"] == worker_address:
+                        return int(event["rss"])
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.1)

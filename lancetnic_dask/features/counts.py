@@ -1,0 +1,243 @@
+"""Shard + split -> term counts, label counts and moments of the training rows.
+
+Everything is summed in the order of the partitions, so the result doesn't depend on which
+worker was faster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lancetnic_dask.features.build import ShardRecipe, obtain_shard
+from lancetnic_dask.features.split import is_validation
+from lancetnic_dask.jit import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from lancetnic_dask.corpus.plan import PartitionPlan
+    from lancetnic_dask.corpus.schema import SetAside
+    from lancetnic_dask.features.cache import ShardCache
+    from lancetnic_dask.features.shard import TokenShard
+    from lancetnic_dask.settings import SplitSettings
+
+__all__ = ["Moments", "PartitionCounts", "count_partition", "count_terms", "write_counts"]
+
+COUNTS_SCHEMA = pa.schema(
+    [
+        ("term", pa.string()),
+        ("term_frequency", pa.int64()),
+        ("document_frequency", pa.int64()),
+    ]
+)
+_ROWS_PER_BATCH = 1 << 18
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and spread of the numeric columns over training rows, missing cells left out.
+
+    Parameters
+    ----------
+    count, mean, squares : ndarray of shape (num_data_columns,), dtype=float64
+        Cells, their mean, and the sum of squared distances from it.
+    """
+
+    count: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, numeric: np.ndarray) -> Moments:
+        """Return the moments of some rows (num_rows, num_data_columns)."""
+        present = ~np.isnan(numeric)
+        count = present.sum(axis=0).astype(np.float64)
+        mean = np.where(present, numeric, 0.0).sum(axis=0) / np.maximum(count, 1.0)
+        squares = (np.where(present, numeric - mean, 0.0) ** 2).sum(axis=0)
+        return cls(count, mean, squares)
+
+    def merge(self, other: Moments) -> Moments:
+        """Return the moments of both sets of rows (Chan, Golub and LeVeque, 1979)."""
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1.0)
+        step = other.mean - self.mean
+        return Moments(
+            count,
+            self.mean + step * share,
+            self.squares + other.squares + step**2 * self.count * share,
+        )
+
+    @property
+    def scale(self) -> np.ndarray:
+        """Standard deviation (of the population); 1 for a constant column."""
+        spread = np.sqrt(self.squares / np.maximum(self.count, 1.0))
+        # What rounding alone leaves of a constant column must not be blown up to size 1.
+        is_constant = spread <= 10 * np.finfo(np.float64).eps * np.abs(self.mean)
+        return np.where(is_constant, 1.0, spread)
+
+
+@dataclass(frozen=True)
+class PartitionCounts:
+    """What the client needs to know of a partition.
+
+    Parameters
+    ----------
+    num_training, num_validation : int
+        Rows on each side of the split.
+    training_labels, validation_labels : Counter of str
+        Rows by label.
+    moments : Moments
+        Of the training rows.
+    set_aside : tuple of SetAside
+        Rows that are on neither side.
+    num_tokens : int
+        Over all text columns and rows.
+    """
+
+    num_training: int
+    num_validation: int
+    training_labels: Counter[str]
+    validation_labels: Counter[str]
+    moments: Moments
+    set_aside: tuple[SetAside, ...] = field(default=())
+    num_tokens: int = 0
+
+
+def validation_rows(shard: TokenShard, split: SplitSettings | None) -> np.ndarray:
+    """Return which rows validate, bool (num_rows,); none if there is no split."""
+    if split is None:
+        return np.zeros(shard.num_rows, dtype=bool)
+    return is_validation(
+        shard.row_hash, split_ratio=split.split_ratio, random_state=split.random_state
+    )
+
+
+def count_partition(
+    part: PartitionPlan,
+    recipe: ShardRecipe,
+    split: SplitSettings | None,
+    storage_options: Mapping[str, Any] | None,
+    cache: ShardCache | None,
+    counts_path: Path | None,
+) -> PartitionCounts:
+    """Make (or find) the shard of a partition and count its training rows (a worker's task).
+
+    Parameters
+    ----------
+    part, recipe, storage_options, cache
+        As in `obtain_shard`.
+    split : SplitSettings or None
+        Which rows validate; None means none of them.
+    counts_path : Path or None
+        Where the term counts are written; None for a corpus that only validates.
+
+    Returns
+    -------
+    PartitionCounts
+        The few numbers that travel to the client.
+    """
+    shard = obtain_shard(part, recipe, storage_options, cache)
+    validates = validation_rows(shard, split)
+    if counts_path is not None:
+        for index, text in enumerate(shard.texts):
+            term_frequency, document_frequency = count_terms(
+                text.codes, text.row_offsets, ~validates, len(text.terms)
+            )
+            write_counts(
+                counts_path.with_name(f"{counts_path.name}.{index}.arrow"),
+                text.terms,
+                term_frequency,
+                document_frequency,
+            )
+    return PartitionCounts(
+        num_training=int((~validates).sum()),
+        num_validation=int(validates.sum()),
+        training_labels=_count_labels(shard, ~validates),
+        validation_labels=_count_labels(shard, validates),
+        moments=Moments.of(shard.numeric[~validates]),
+        set_aside=shard.set_aside,
+        num_tokens=sum(len(text.codes) for text in shard.texts),
+    )
+
+
+@kernel()
+def count_terms(
+    codes: np.ndarray, row_offsets: np.ndarray, counts_row: np.ndarray, num_terms: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count occurrences of each term, and rows that hold it.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (num_tokens,), dtype=int32
+        Terms in reading order.
+    row_offsets : ndarray of shape (num_rows + 1,), dtype=int64
+        Where each row's codes start.
+    counts_row : ndarray of shape (num_rows,), dtype=bool
+        Rows that count.
+    num_terms : int
+        Codes are below it.
+
+    Returns
+    -------
+    term_frequency, document_frequency : ndarray of shape (num_terms,), dtype=int64
+        Occurrences, and rows.
+    """
+    term_frequency = np.zeros(num_terms, np.int64)
+    document_frequency = np.zeros(num_terms, np.int64)
+    last_row = np.full(num_terms, -1, np.int64)
+    for row in range(len(row_offsets) - 1):
+        if not counts_row[row]:
+            continue
+        for position in range(row_offsets[row], row_offsets[row + 1]):
+            code = codes[position]
+            term_frequency[code] += 1
+            if last_row[code] != row:
+                last_row[code] = row
+                document_frequency[code] += 1
+    return term_frequency, document_frequency
+
+
+def write_counts(
+    path: Path, terms: pa.Array, term_frequency: np.ndarray, document_frequency: np.ndarray
+) -> None:
+    """Write sorted terms and their counts; terms of no training row are left out."""
+    occurs = document_frequency > 0
+    table = pa.table(
+        [
+            terms.filter(pa.array(occurs)),
+            pa.array(term_frequency[occurs]),
+            pa.array(document_frequency[occurs]),
+        ],
+        schema=COUNTS_SCHEMA,
+    )
+    write_table([table], path)
+
+
+def write_table(tables: Iterable[pa.Table], path: Path) -> Path:
+    """Write tables of counts as one file, whole or not at all."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    with pa.ipc.new_file(str(partial), COUNTS_SCHEMA) as writer:
+        for table in tables:
+            writer.write_table(table, max_chunksize=_ROWS_PER_BATCH)
+    partial.replace(path)
+    return path
+
+
+def _count_labels(shard: TokenShard, rows: np.ndarray) -> Counter[str]:
+    if not shard.label_values:
+        return Counter()
+    counts = np.bincount(shard.label_codes[rows], minlength=len(shard.label_values))
+    return Counter(
+        {
+            label: int(count)
+            for label, count in zip(shard.label_values, counts, strict=True)
+            if count
+        }
+    )

@@ -1,0 +1,102 @@
+"""What to train, on what and where, as the estimators hand it to the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancetnic_dask.config import setting
+from lancetnic_dask.features.build import ShardRecipe
+from lancetnic_dask.models.optimizers import optimizer_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from lancetnic_dask.corpus.plan import CsvFormat
+    from lancetnic_dask.settings import (
+        BadRowPolicy,
+        ColumnRoles,
+        FeatureSettings,
+        SplitSettings,
+        TrainingSettings,
+    )
+
+__all__ = ["FitRequest"]
+
+# Rows of a sparse gradient that one row of a batch touches at most, for the budget.
+_TERMS_PER_ROW = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRequest:
+    """What to train, on what, and where.
+
+    Parameters
+    ----------
+    model_name : str
+        Name in the registry of models.
+    roles, csv_format, policy
+        How the corpus is read.
+    features, split, training
+        What shapes the model.
+    train_path, val_path
+        Path, URL, glob, folder, list of these, or a `Corpus`; None for no own validation corpus.
+    storage_options : mapping or None
+        Options of the fsspec file system.
+    client : Client, Cluster, str or None
+        Where the partitions are worked on.
+    memory : int, str or None
+        Memory for everything together.
+    uses_cache : bool
+        Whether shards are kept on disk; else partitions are tokenized again each epoch.
+    cache_dir, run_dir : Path
+        Where shards are kept, and runs.
+    progress : bool
+        Whether to print.
+    """
+
+    model_name: str
+    roles: ColumnRoles
+    csv_format: CsvFormat
+    policy: BadRowPolicy
+    features: FeatureSettings
+    stop_words: tuple[str, ...]
+    split: SplitSettings
+    training: TrainingSettings
+    train_path: Any
+    val_path: Any
+    storage_options: Mapping[str, Any] | None
+    client: Any
+    memory: int | str | None
+    uses_cache: bool
+    cache_dir: Path
+    run_dir: Path
+    progress: bool
+
+    @property
+    def recipe(self) -> ShardRecipe:
+        """What a shard is made by."""
+        return ShardRecipe(
+            roles=self.roles,
+            policy=self.policy,
+            ngram_range=self.features.ngram_range,
+            stop_words=self.stop_words,
+        )
+
+    @property
+    def max_features(self) -> int:
+        """Terms of a text column at most."""
+        given = self.features.max_features
+        return int(setting("features.max-features-cap")) if given is None else given
+
+    def model_bytes(self, num_terms: int, num_other_inputs: int, num_classes: int) -> int:
+        """Return bytes of weights, gradients, optimizer state and a checkpoint copy."""
+        training = self.training
+        hidden = training.hidden_size
+        other = hidden * (num_other_inputs + 1 + (training.num_layers - 1) * (hidden + 1))
+        other += num_classes * (hidden + 1)
+        touched = training.batch_size * _TERMS_PER_ROW
+        weights = 4 * (num_terms * hidden + other)
+        state = optimizer_bytes(training.optim_name, num_terms, hidden, other, touched_rows=touched)
+        return 2 * weights + state

@@ -1,0 +1,108 @@
+"""A finished run -> what is written down about it: settings, rows, figures, versions."""
+
+from __future__ import annotations
+
+import math
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from lancetnic_dask.corpus.schema import merge_set_aside
+from lancetnic_dask.run.folder import write_summary
+
+if TYPE_CHECKING:
+    from lancetnic_dask.cluster.memory_watch import MemoryWatch
+    from lancetnic_dask.features.weighting import FittedFeatures
+    from lancetnic_dask.pipeline.bench import Bench
+    from lancetnic_dask.pipeline.prepare import CountedCorpus
+    from lancetnic_dask.pipeline.request import FitRequest
+    from lancetnic_dask.run.folder import Run
+
+__all__ = ["count_rows", "finish", "hyperparameters"]
+
+_PACKAGES = ("lancetnic_dask", "dask", "distributed", "torch", "pyarrow", "numpy", "numba")
+
+
+def hyperparameters(
+    request: FitRequest, features: FittedFeatures, num_classes: int
+) -> dict[str, Any]:
+    """Return the settings of a run for ``hyperparams.yaml``, lancetnic's names first."""
+    training = request.training
+    return {
+        "model_params": {
+            "model_name": request.model_name,
+            "input_size": features.input_size,
+            "hidden_size": training.hidden_size,
+            "num_layers": training.num_layers,
+            "num_classes": num_classes,
+            "dropout": training.dropout,
+        },
+        "train_params": {
+            "num_epochs": training.num_epochs,
+            "batch_size": training.batch_size,
+            "learning_rate": training.learning_rate,
+            "optimizer": training.optim_name,
+            "criterion": training.crit_name,
+            "random_state": training.random_state,
+            "group_size": training.group_size,
+            "partition_bytes": request.csv_format.partition_bytes,
+        },
+        "feature_params": {
+            **asdict(request.features),
+            "max_features": request.max_features,
+            "ngram_range": list(request.features.ngram_range),
+            "stop_words": request.features.stop_words
+            if isinstance(request.features.stop_words, str)
+            else list(request.stop_words),
+        },
+    }
+
+
+def count_rows(counted: CountedCorpus, counted_val: CountedCorpus | None) -> dict[str, Any]:
+    """Account for every row: read = training + validation + set aside."""
+    corpora = [counted] if counted_val is None else [counted, counted_val]
+    set_aside = merge_set_aside(group for corpus in corpora for group in corpus.set_aside)
+    validation = (
+        counted.num_rows("validation") if counted_val is None else counted_val.num_rows("training")
+    )
+    return {
+        "read": sum(corpus.plan.num_rows for corpus in corpora),
+        "training": counted.num_rows("training"),
+        "validation": validation,
+        "set_aside": {group.reason: group.count for group in set_aside},
+    }
+
+
+def finish(run: Run, bench: Bench, watch: MemoryWatch) -> None:
+    """Write the summary and say where everything is."""
+    request = bench.request
+    summary = {
+        "format_version": 1,
+        "model_name": request.model_name,
+        "columns": asdict(request.roles),
+        "num_rows": run.num_rows,
+        "classes": list(run.classes),
+        "history": [
+            {name: None if math.isnan(value) else value for name, value in entry.items()}
+            for entry in run.history
+        ],
+        "seconds": run.seconds,
+        "memory": {
+            "peak_bytes": watch.peak_bytes,
+            "client_peak_bytes": watch.client_peak_bytes,
+            "workers_peak_bytes": watch.workers_peak_bytes,
+            "budget": run.budget,
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in _PACKAGES},
+        },
+    }
+    write_summary(run.folder, summary)
+    mib = 1 << 20
+    bench.console.say(
+        f"Best model: {run.best_model}\n"
+        f"Peak memory: {watch.peak_bytes / mib:,.0f} of {run.budget['total_bytes'] / mib:,.0f} MiB"
+        + (f"; cache: {request.cache_dir}" if request.uses_cache else "")
+    )

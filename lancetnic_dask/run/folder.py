@@ -1,0 +1,209 @@
+"""EpochResult -> runs/train_N: metrics by epoch, models, what was run and on what."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from lancetnic_dask.errors import LancetnicError
+from lancetnic_dask.run.model_file import ModelFile, write_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from lancetnic_dask.training.loop import EpochResult
+
+__all__ = ["Run", "RunFolder", "history_entry", "write_summary"]
+
+# lancetnic's names, so that scripts that read the file go on working.
+_RESULT_COLUMNS = (
+    "epoch",
+    "train_loss",
+    "train_acc, %",
+    "val_loss",
+    "val_acc, %",
+    "val_precision, %",
+    "val_recall,%",
+    "F1_score",
+)
+
+
+@dataclass
+class Run:
+    """A finished training run.
+
+    Attributes
+    ----------
+    folder : Path
+        ``runs/train_N``.
+    best_model, last_model : Path
+        Folders of the model with the lowest validation loss, and of the last epoch's.
+    history : list of dict
+        Metrics of each epoch: epoch, train_loss, train_accuracy, val_loss, val_accuracy,
+        val_precision, val_recall, val_f1 (shares of 1; NaN without validation rows), seconds.
+    classes : tuple of str
+        Labels in the order of their class numbers.
+    num_rows : dict of str to int
+        Rows read = training + validation + set aside, and rows by reason they were set aside.
+    peak_memory_bytes : int
+        Greatest memory of this process and its workers together, as measured.
+    budget : dict
+        What the memory budget allowed, in bytes, by item.
+    seconds : dict of str to float
+        Wall time by stage.
+    """
+
+    folder: Path
+    best_model: Path
+    last_model: Path
+    history: list[dict[str, float]]
+    classes: tuple[str, ...]
+    num_rows: dict[str, Any]
+    peak_memory_bytes: int
+    budget: dict[str, Any]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        last = self.history[-1]
+        gib = 1 << 30
+        return (
+            f"Run({str(self.folder)!r}, {len(self.history)} epochs, "
+            f"val_accuracy={last['val_accuracy']:.4f}, "
+            f"peak {self.peak_memory_bytes / gib:.2f} of "
+            f"{self.budget['total_bytes'] / gib:.2f} GiB, "
+            f"{sum(self.seconds.values()):.1f} s)"
+        )
+
+
+class RunFolder:
+    """A new folder ``train_N`` that receives what a run brings.
+
+    Parameters
+    ----------
+    runs : Path
+        The folder of all runs; made if need be.
+
+    Raises
+    ------
+    LancetnicError
+        If the folder can't be made.
+    """
+
+    def __init__(self, runs: Path) -> None:
+        self.path = _next_folder(runs)
+        self.history: list[dict[str, float]] = []
+        self._best_loss = float("inf")
+
+    @property
+    def best_model(self) -> Path:
+        """Folder of the model with the lowest validation loss."""
+        return self.path / "best_model"
+
+    @property
+    def last_model(self) -> Path:
+        """Folder of the model of the last epoch."""
+        return self.path / "last_model"
+
+    def write_hyperparameters(self, hyperparameters: dict[str, Any]) -> None:
+        """Write ``hyperparams.yaml``."""
+        text = yaml.safe_dump(hyperparameters, sort_keys=False, allow_unicode=True)
+        _write_text(self.path / "hyperparams.yaml", text)
+
+    def record(self, result: EpochResult, model: ModelFile) -> None:
+        """Write an epoch's metrics, and the model as it is after it.
+
+        Parameters
+        ----------
+        result : EpochResult
+            The epoch.
+        model : ModelFile
+            The model after it; kept as the best one if its validation loss is the lowest yet
+            (its training loss where no row validates).
+        """
+        entry = history_entry(result)
+        self.history.append(entry)
+        _write_text(self.path / "result.csv", _result_csv(self.history))
+        write_model(model, self.last_model)
+        loss = result.train_loss if result.validation is None else result.validation.loss
+        if loss < self._best_loss:
+            self._best_loss = loss
+            write_model(model, self.best_model)
+
+
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """Write ``summary.json``: what was run, on what, with which versions and figures."""
+    text = json.dumps(summary, ensure_ascii=False, indent=1)
+    _write_text(folder / "summary.json", text + "\n")
+
+
+def _next_folder(runs: Path) -> Path:
+    """Make and return the first free ``train_N`` above all others; safe beside other runs."""
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        while True:
+            taken = (name.removeprefix("train_") for name in os.listdir(runs))  # noqa: PTH208
+            number = max((int(name) for name in taken if name.isdecimal()), default=-1) + 1
+            folder = runs / f"train_{number}"
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        raise LancetnicError(
+            f"The run folder cannot be made: {error.strerror}.",
+            str(runs),
+            "Pass another run_dir=.",
+        ) from error
+
+
+def history_entry(result: EpochResult) -> dict[str, float]:
+    """Return an epoch's metrics as plain numbers; NaN where no row validates."""
+    nothing = float("nan")
+    validation = result.validation
+    counts = None if validation is None else validation.counts
+    return {
+        "epoch": result.epoch,
+        "train_loss": result.train_loss,
+        "train_accuracy": result.train_accuracy,
+        "val_loss": nothing if validation is None else validation.loss,
+        "val_accuracy": nothing if counts is None else counts.accuracy,
+        "val_precision": nothing if counts is None else counts.precision,
+        "val_recall": nothing if counts is None else counts.recall,
+        "val_f1": nothing if counts is None else counts.f1,
+        "train_seconds": result.train_seconds,
+        "validation_seconds": result.validation_seconds,
+        "rows_per_second": result.num_rows / result.train_seconds,
+    }
+
+
+def _result_csv(history: Iterable[dict[str, float]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_RESULT_COLUMNS)
+    for entry in history:
+        shares = ("train_accuracy", "val_accuracy", "val_precision", "val_recall", "val_f1")
+        percent = {name: f"{100 * entry[name]:.2f}" for name in shares}
+        writer.writerow(
+            [
+                int(entry["epoch"]),
+                f"{entry['train_loss']:.4f}",
+                percent["train_accuracy"],
+                f"{entry['val_loss']:.4f}",
+                *(percent[name] for name in shares[1:]),
+            ]
+        )
+    return text.getvalue()
+
+
+def _write_text(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

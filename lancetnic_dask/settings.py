@@ -1,0 +1,254 @@
+"""Every option that shapes a model, with its unit, default and range.
+
+The values are checked once, here, when a settings object is made; what stands further down the
+path may rely on them. Where data lies and how much memory may be used are no settings: they
+never change the model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from lancetnic_dask.errors import SettingError, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "BadRowPolicy",
+    "ColumnRoles",
+    "FeatureSettings",
+    "SplitSettings",
+    "TrainingSettings",
+    "column_names",
+]
+
+BadRowPolicy = Literal["error", "skip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnRoles:
+    """Which columns are read, and as what.
+
+    Parameters
+    ----------
+    text_columns : tuple of str
+        Columns of words; each has a vocabulary of its own.
+    data_columns : tuple of str
+        Columns of numbers.
+    label_column : str or None
+        Column of classes; None when predicting.
+    """
+
+    text_columns: tuple[str, ...]
+    data_columns: tuple[str, ...]
+    label_column: str | None
+
+    def __post_init__(self) -> None:
+        if not self.text_columns and not self.data_columns:
+            raise SettingError(
+                "There is no column to learn from.",
+                None,
+                "Pass text_column=, data_column=, or both.",
+            )
+        names = self.names
+        for name in names:
+            if names.count(name) > 1:
+                raise SettingError(
+                    f"Column {name!r} has two roles.",
+                    None,
+                    "Name it once among text_column, data_column and label_column.",
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns that are read, in the order of their roles."""
+        label = () if self.label_column is None else (self.label_column,)
+        return (*self.text_columns, *self.data_columns, *label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSettings:
+    """How words become weighted columns; names and numbers are those of scikit-learn.
+
+    Parameters
+    ----------
+    max_features : int or None, default=None
+        Terms kept for each text column at most; the most frequent in the training rows win,
+        ties by the term itself. None keeps up to the configured cap
+        ``lancetnic.features.max-features-cap``, which doesn't depend on the machine.
+    min_df, max_df : int or float, default=1 and 1.0
+        Terms in fewer, or in more, training rows are dropped: a count if int, a share of the
+        training rows if float.
+    ngram_range : tuple of (int, int), default=(1, 1)
+        Shortest and longest word n-grams.
+    stop_words : "english", tuple of str or None, default=None
+        Words dropped before n-grams are made.
+    sublinear_tf : bool, default=False
+        Replace a count tf by 1 + ln(tf).
+    """
+
+    max_features: int | None = None
+    min_df: int | float = 1
+    max_df: int | float = 1.0
+    ngram_range: tuple[int, int] = (1, 1)
+    stop_words: str | tuple[str, ...] | None = None
+    sublinear_tf: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_features is not None:
+            _check_int("max_features", self.max_features, low=1)
+        for name, value in (("min_df", self.min_df), ("max_df", self.max_df)):
+            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            is_share = isinstance(value, float) and 0.0 <= value <= 1.0
+            if not (is_count or is_share):
+                raise SettingError(
+                    f"{name} is {quoted(value)}.",
+                    None,
+                    "Pass a count of rows (int from 1) or a share of rows (float, 0.0 to 1.0).",
+                )
+        low, high = self.ngram_range
+        _check_int("ngram_range[0]", low, low=1)
+        _check_int("ngram_range[1]", high, low=low)
+        if isinstance(self.stop_words, str) and self.stop_words != "english":
+            raise SettingError(
+                f"stop_words is {quoted(self.stop_words)}.",
+                None,
+                "Pass 'english', a list of words, or None.",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitSettings:
+    """Which rows validate.
+
+    Parameters
+    ----------
+    split_ratio : float, default=0.2
+        Share of rows that validate, 0 < split_ratio < 1. Rows with equal features always fall
+        on the same side.
+    random_state : int, default=42
+        Key of the split, from 0.
+    """
+
+    split_ratio: float = 0.2
+    random_state: int = 42
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.split_ratio) or not 0.0 < self.split_ratio < 1.0:
+            raise SettingError(
+                f"split_ratio is {quoted(self.split_ratio)}.",
+                None,
+                "Pass a share of rows between 0 and 1, for example 0.2.",
+            )
+        _check_int("random_state", self.random_state, low=0, high=2**63 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """How the model is built and trained.
+
+    Parameters
+    ----------
+    num_epochs : int
+        Times that each training row is seen, from 1.
+    hidden_size : int, default=256
+        Width of the hidden layers.
+    num_layers : int, default=1
+        Number of hidden layers.
+    batch_size : int, default=128
+        Rows in a step at most; the rows of a shard group are spread evenly over its steps.
+    learning_rate : float or None, default=0.001
+        Step size. Under ``optim_name="auto"`` None and 0.001 mean each optimizer's own default.
+    dropout : float, default=0
+        Share of hidden units dropped in training, 0 <= dropout < 1.
+    optim_name : str, default="auto"
+        Optimizer: "auto" or the name of a textbook one.
+    crit_name : str, default="CELoss"
+        Loss: "CELoss".
+    device_name : str, default="cuda"
+        "cuda" means CUDA if there is one, "cpu" the processor.
+    random_state : int, default=42
+        Seed of the weights, of dropout and of the order of rows, from 0.
+    group_size : int, default=16
+        Shards whose rows are shuffled together.
+    """
+
+    num_epochs: int
+    hidden_size: int = 256
+    num_layers: int = 1
+    batch_size: int = 128
+    learning_rate: float | None = 0.001
+    dropout: float = 0.0
+    optim_name: str = "auto"
+    crit_name: str = "CELoss"
+    device_name: str = "cuda"
+    random_state: int = 42
+    group_size: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("num_epochs", "hidden_size", "num_layers", "batch_size", "group_size"):
+            _check_int(name, getattr(self, name), low=1)
+        _check_int("random_state", self.random_state, low=0, high=2**63 - 1)
+        rate = self.learning_rate
+        if rate is not None and not (_is_number(rate) and 0.0 < rate < math.inf):
+            raise SettingError(
+                f"learning_rate is {quoted(rate)}.",
+                None,
+                "Pass a positive number, or None for the optimizer's own default.",
+            )
+        if not _is_number(self.dropout) or not 0.0 <= self.dropout < 1.0:
+            raise SettingError(
+                f"dropout is {quoted(self.dropout)}.", None, "Pass a share from 0 to below 1."
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as plain values for JSON and YAML."""
+        return asdict(self)
+
+
+def column_names(option: str, value: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Read lancetnic's "one name, a list of names, or None" as a tuple of names.
+
+    Parameters
+    ----------
+    option : str
+        Name of the option, for the message.
+    value : str, iterable of str or None
+        What the user passed.
+
+    Returns
+    -------
+    tuple of str
+        The names, in order.
+
+    Raises
+    ------
+    SettingError
+        If anything in it is no name.
+    """
+    if value is None:
+        return ()
+    names = (value,) if isinstance(value, str) else tuple(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise SettingError(
+                f"{option} holds {quoted(name)}.", None, "Pass the name of a column, or a list."
+            )
+    return names
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_int(name: str, value: object, *, low: int, high: int | None = None) -> None:
+    """Raise SettingError unless the value is a whole number in [low, high]."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise SettingError(f"{name} is {quoted(value)}.", None, "Pass a whole number.")
+    number = value.__index__()
+    if number < low or (high is not None and number > high):
+        reach = f"from {low}" if high is None else f"from {low} to {high}"
+        raise SettingError(f"{name} is {number}.", None, f"Pass a whole number {reach}.")

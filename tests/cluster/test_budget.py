@@ -1,0 +1,244 @@
+"""A limit and a few sizes -> bytes of each part, or a refusal with its arithmetic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancetnic_dask.cluster.budget import MemoryBudget, decide_budget
+from lancetnic_dask.cluster.limits import MemoryLimit
+from lancetnic_dask.errors import BudgetError, SettingError
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def decide(total: int | str | None = None, **changes: Any) -> MemoryBudget:
+    """Decide for a laptop of 16 GiB and 4 CPUs, but for what is said."""
+    arguments: dict[str, Any] = {
+        "limit": MemoryLimit(bytes=16 * GIB, source="physical"),
+        "num_cpus": 4,
+        "partition_bytes": 16 * MIB,
+        "group_size": 16,
+        "model_bytes_bound": GIB,
+    }
+    return decide_budget(total, **(arguments | changes))
+
+
+def used_bytes(budget: MemoryBudget) -> int:
+    """Sum what the budget gives away."""
+    return (
+        budget.reserve_bytes
+        + budget.client_bytes
+        + budget.groups_bytes
+        + budget.model_bytes
+        + budget.num_workers * budget.worker_limit_bytes
+    )
+
+
+@given(
+    ram=st.integers(256 * MIB, 256 * GIB),
+    source=st.sampled_from(["physical", "cgroup"]),
+    asked_share=st.none() | st.floats(0.05, 1),
+    num_cpus=st.integers(1, 128),
+    partition_bytes=st.integers(1, 64 * MIB),
+    group_size=st.integers(1, 64),
+    model_bytes_bound=st.integers(0, 8 * GIB),
+    num_workers=st.none() | st.integers(1, 16),
+)
+def test_the_parts_never_exceed_the_total(
+    *,
+    ram: int,
+    source: Any,
+    asked_share: float | None,
+    num_cpus: int,
+    partition_bytes: int,
+    group_size: int,
+    model_bytes_bound: int,
+    num_workers: int | None,
+) -> None:
+    """Either it is refused, or all parts fit the total and the total fits the machine."""
+    try:
+        budget = decide(
+            None if asked_share is None else int(ram * asked_share),
+            limit=MemoryLimit(bytes=ram, source=source),
+            num_cpus=num_cpus,
+            partition_bytes=partition_bytes,
+            group_size=group_size,
+            model_bytes_bound=model_bytes_bound,
+            num_workers=num_workers,
+        )
+    except BudgetError:
+        return
+
+    assert used_bytes(budget) <= budget.total_bytes <= ram
+    assert budget.total_bytes <= 16 * GIB or asked_share is not None
+    assert 1 <= budget.num_workers <= max(num_cpus, num_workers or 1)
+    assert budget.num_workers <= budget.max_in_flight <= 2 * budget.num_workers
+    assert 0 <= budget.model_bytes <= model_bytes_bound
+    # The nanny's threshold leaves a worker its libraries and the scratch of one partition.
+    assert 0.95 * budget.worker_limit_bytes >= 320 * MIB + 12 * partition_bytes
+
+
+@pytest.mark.parametrize(
+    ("ram", "limit_source", "total", "total_bytes", "source"),
+    [
+        (8 * GIB, "physical", None, 8 * GIB, "physical"),
+        (64 * GIB, "physical", None, 16 * GIB, "default"),
+        (6 * GIB, "cgroup", None, 6 * GIB, "cgroup"),
+        (64 * GIB, "physical", "32GiB", 32 * GIB, "asked"),
+        (16 * GIB, "physical", 4 * GIB, 4 * GIB, "asked"),
+    ],
+)
+def test_the_total_is_what_was_asked_or_the_smallest_limit(
+    *, ram: int, limit_source: Any, total: int | str | None, total_bytes: int, source: str
+) -> None:
+    """16 GiB, RAM and control group are limits; only the user goes beyond the first."""
+    budget = decide(total, limit=MemoryLimit(bytes=ram, source=limit_source))
+
+    assert (budget.total_bytes, budget.source) == (total_bytes, source)
+
+
+def test_a_laptop_keeps_room_for_its_desktop() -> None:
+    """A quarter of the RAM is left, unless there is enough beyond the total or the user asked."""
+    small = decide(limit=MemoryLimit(bytes=8 * GIB, source="physical"))
+    large = decide(limit=MemoryLimit(bytes=64 * GIB, source="physical"))
+    asked = decide("8GiB", limit=MemoryLimit(bytes=8 * GIB, source="physical"))
+    grouped = decide(limit=MemoryLimit(bytes=8 * GIB, source="cgroup"))
+
+    assert small.reserve_bytes == 2 * GIB
+    assert large.reserve_bytes == asked.reserve_bytes == grouped.reserve_bytes == 512 * MIB
+
+
+def test_more_memory_changes_no_group_and_no_partition() -> None:
+    """What decides the order of rows comes out of any budget as it went in."""
+    shapes = {
+        (budget.partition_bytes, budget.group_size, budget.groups_bytes)
+        for budget in (decide("3GiB"), decide("16GiB"), decide(num_cpus=1))
+    }
+
+    assert shapes == {(16 * MIB, 16, 768 * MIB)}
+
+
+def test_bigrams_take_twice_the_rows() -> None:
+    """Each term length that is counted adds its columns to the rows."""
+    assert decide(terms_per_token=2).groups_bytes == 2 * decide().groups_bytes
+
+
+def test_asking_for_more_than_the_machine_has_is_refused() -> None:
+    """It is an error that says what there is, not a clamp."""
+    with pytest.raises(BudgetError) as caught:
+        decide("32GiB")
+
+    assert str(caught.value) == (
+        "memory='32GiB' is 32.00 GiB, but the machine has 16.00 GiB.\n"
+        "  Pass memory='16384MiB' or less."
+    )
+
+
+def test_too_little_memory_is_refused_with_the_arithmetic() -> None:
+    """The error shows each item, what is missing, and which arguments help."""
+    with pytest.raises(BudgetError) as caught:
+        decide("1GiB")
+
+    assert str(caught.value) == (
+        "1.00 GiB of memory is too little to train:\n"
+        "memory budget (asked for)                              1.00 GiB\n"
+        "  left for others                                        64 MiB\n"
+        "  client process                                        450 MiB\n"
+        "  two groups of 16 shards                               768 MiB\n"
+        "  1 worker(s) at least                                  564 MiB\n"
+        "missing, before any model                               822 MiB\n"
+        "  Pass a smaller group_size= (now 16) or partition_bytes= (now 16 MiB), or a larger "
+        "memory=. max_features= and hidden_size= change only the model, which is not counted here."
+    )
+
+
+def test_workers_that_do_not_fit_are_refused() -> None:
+    """A number of workers that was asked for is not silently lowered."""
+    assert decide("4GiB", num_workers=2).num_workers == 2
+
+    with pytest.raises(BudgetError, match="num_workers=1"):
+        decide("4GiB", num_workers=16)
+
+
+def test_a_smaller_group_makes_it_fit() -> None:
+    """The advice in the error is true."""
+    assert decide("1GiB", group_size=1, partition_bytes=MIB).num_workers == 1
+
+
+@pytest.mark.parametrize("total", ["much", 0, -1, "0GiB", []])
+def test_a_total_that_is_no_size_is_refused(total: Any) -> None:
+    """Words, zero and negative numbers are setting errors that show the value."""
+    with pytest.raises(SettingError, match="memory="):
+        decide(total)
+
+
+@pytest.mark.parametrize("name", ["num_cpus", "partition_bytes", "group_size", "num_workers"])
+def test_numbers_below_one_are_refused(name: str) -> None:
+    """Each is named with its value."""
+    with pytest.raises(SettingError, match=f"{name} must be at least 1, and is 0"):
+        decide(**{name: 0})
+
+
+def test_a_model_within_its_room_passes() -> None:
+    """Exactly the room is enough."""
+    budget = decide()
+
+    budget.check_model(budget.model_bytes)
+
+
+def test_a_model_too_large_is_refused_with_the_features_that_fit() -> None:
+    """The figure in the error fits; a tenth more does not."""
+    budget = decide("2GiB")
+    bytes_per_feature, fixed_bytes = 2048, 1_000_000
+
+    with pytest.raises(BudgetError) as caught:
+        budget.check_model(
+            fixed_bytes + 250_000 * bytes_per_feature,
+            bytes_per_feature=bytes_per_feature,
+            num_features=250_000,
+        )
+
+    assert str(caught.value) == (
+        "The model with 250000 columns takes 489 MiB with its gradients, optimizer state and "
+        "checkpoint copy, but the memory budget has 138 MiB for it:\n"
+        f"{budget}\n"
+        "  max_features=70000 would fit. Pass a smaller hidden_size= or group_size=, or a larger "
+        "memory=."
+    )
+    budget.check_model(fixed_bytes + 70_000 * bytes_per_feature)
+    with pytest.raises(BudgetError):
+        budget.check_model(fixed_bytes + 77_000 * bytes_per_feature)
+
+
+def test_no_features_are_promised_where_none_would_fit() -> None:
+    """A model whose other layers alone are too large names the other arguments only."""
+    with pytest.raises(BudgetError) as caught:
+        decide("2GiB").check_model(4 * GIB, bytes_per_feature=4, num_features=1000)
+
+    assert caught.value.fix == "Pass a smaller hidden_size= or group_size=, or a larger memory=."
+
+
+def test_the_table_shows_every_item() -> None:
+    """It is what a user sees before a run."""
+    assert str(decide(num_cpus=2)) == (
+        "memory budget (the machine's memory)                  16.00 GiB\n"
+        "  left for others                                      4.00 GiB\n"
+        "  client process                                        450 MiB\n"
+        "  two groups of 16 shards                               768 MiB\n"
+        "  model, optimizer, checkpoint copy                    1.00 GiB\n"
+        "  2 workers of 4.91 GiB                                9.81 GiB\n"
+        "  in flight: at most 4 x 16 MiB of text"
+    )
+
+
+def test_the_items_go_through_json() -> None:
+    """A run folder keeps the budget, in bytes."""
+    budget = decide()
+
+    assert MemoryBudget(**json.loads(json.dumps(budget.as_dict()))) == budget
