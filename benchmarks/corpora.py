@@ -18,6 +18,7 @@ from lancetnic_dask.jit import kernel
 ROWS_PER_CHUNK = 20_000
 CORE_WORDS = 20_000  # words that every part of the corpus shares
 CLASS_WORDS = 40  # words that a class prefers
+LONGEST_WORD = 7 * 4 + 1  # bytes: 1e12 in base 85, two Cyrillic letters a syllable, and a space
 
 LATIN = tuple(consonant + vowel for consonant in "bcdfghjklmnprstvz" for vowel in "aeiou")
 CYRILLIC = tuple(consonant + vowel for consonant in "бвгджзклмнпрстфхч" for vowel in "аеиоу")
@@ -59,8 +60,9 @@ def make_corpus(
         The same seed makes the same file.
     """
     alphabets = np.stack([_letters(LATIN), _letters(CYRILLIC)])
-    longest_word = 3 * 6 * 2 + 1
-    buffer = np.empty(ROWS_PER_CHUNK * (words_per_row * 2 * longest_word // 2 + 64), np.uint8)
+    # Zipf's law with exponent 1 over the core, as a table to draw from.
+    core = (CORE_WORDS ** np.linspace(0, 1, 1 << 16, endpoint=False)).astype(np.int64) - 1
+    buffer = np.empty(ROWS_PER_CHUNK * (words_per_row * 3 // 2 * LONGEST_WORD + 64), np.uint8)
     with path.open("wb") as stream:
         stream.write(b"text,size,label\n")
         for start in range(0, num_rows, ROWS_PER_CHUNK):
@@ -71,33 +73,18 @@ def make_corpus(
                 if is_sorted
                 else rng.integers(0, num_classes, count)
             )
-            sizes = np.exp(rng.normal(5 + labels / num_classes, 0.5)).astype(np.int64)
-            lengths = rng.integers(words_per_row // 2, words_per_row * 3 // 2 + 1, count)
-            ranks = _ranks(rng, labels, lengths, signal)
-            is_newline = rng.random(len(ranks)) < newlines
-            is_cyrillic = rng.random(count) < cyrillic
             size = write_rows(
-                buffer, labels, sizes, lengths, ranks, is_newline, is_cyrillic, alphabets
+                buffer,
+                labels,
+                np.exp(rng.normal(5 + labels / num_classes, 0.5)).astype(np.int64),
+                rng.integers(words_per_row // 2, words_per_row * 3 // 2 + 1, count),
+                rng.random(count) < cyrillic,
+                np.array([signal, newlines]),
+                core,
+                alphabets,
+                rng.integers(0, 2**63, dtype=np.uint64),
             )
             stream.write(buffer[:size].data)
-
-
-def _ranks(
-    rng: np.random.Generator, labels: np.ndarray, lengths: np.ndarray, signal: float
-) -> np.ndarray:
-    """Draw the words of all rows as ranks: 0 is the most frequent word."""
-    label_of_word = np.repeat(labels, lengths)
-    num_words = len(label_of_word)
-    # Zipf with exponent 1 over the core; beyond it, a Pareto tail without end (exponent 1.9).
-    ranks = (CORE_WORDS ** rng.random(num_words)).astype(np.int64) - 1
-    kind = rng.random(num_words)
-    is_tail = kind < 0.1
-    tail = (1.0 - rng.random(int(is_tail.sum()))) ** (-1 / 0.9)
-    ranks[is_tail] = CORE_WORDS + np.minimum(tail, 1e12).astype(np.int64)
-    is_signal = kind > 1 - signal
-    choice = rng.integers(0, CLASS_WORDS, int(is_signal.sum()))
-    ranks[is_signal] = 500 + label_of_word[is_signal] * CLASS_WORDS + choice
-    return ranks
 
 
 def _letters(syllables: tuple[str, ...]) -> np.ndarray:
@@ -116,30 +103,38 @@ def write_rows(
     labels: np.ndarray,
     sizes: np.ndarray,
     lengths: np.ndarray,
-    ranks: np.ndarray,
-    is_newline: np.ndarray,
     is_cyrillic: np.ndarray,
+    shares: np.ndarray,
+    core: np.ndarray,
     alphabets: np.ndarray,
+    seed: np.uint64,
 ) -> int:
-    """Spell rows into a buffer of uint8; return how much of it they fill."""
+    """Draw and spell rows into a buffer of uint8; return how much of it they fill."""
     end = 0
-    word = 0
+    state = seed
     for row in range(len(labels)):
         alphabet = alphabets[1 if is_cyrillic[row] else 0]
         buffer[end] = 34  # "
         end += 1
         for number in range(lengths[row]):
+            state += np.uint64(0x9E3779B97F4A7C15)  # splitmix64 (Steele, Lea and Flood, 2014)
+            drawn = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            drawn = (drawn ^ (drawn >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            drawn ^= drawn >> np.uint64(31)
+            kind = np.float64(drawn & np.uint64(0xFFFF)) / 65536
+            space = np.float64((drawn >> np.uint64(16)) & np.uint64(0xFFFF)) / 65536
+            choice = drawn >> np.uint64(32)
+            if kind < 0.1:  # the tail, without end (Pareto: Zipf with exponent 1.9)
+                share = (np.float64(choice) + 1) / 2**32
+                rank = len(core) + np.int64(min(share ** (-1 / 0.9), 1e12))
+            elif kind > 1 - shares[0]:
+                rank = 500 + labels[row] * CLASS_WORDS + np.int64(choice % np.uint64(CLASS_WORDS))
+            else:
+                rank = core[np.int64(choice & np.uint64(0xFFFF))]
             if number:
-                buffer[end] = 10 if is_newline[word] else 32
+                buffer[end] = 10 if space < shares[1] else 32
                 end += 1
-            rest = ranks[word] + 1
-            while rest:
-                syllable = alphabet[rest % 85]
-                rest //= 85
-                for offset in range(syllable[0]):
-                    buffer[end] = syllable[1 + offset]
-                    end += 1
-            word += 1
+            end = write_word(buffer, end, int(rank) + 1, alphabet)
         buffer[end] = 34
         buffer[end + 1] = 44  # ,
         end = write_number(buffer, end + 2, sizes[row], 1)
@@ -150,6 +145,18 @@ def write_rows(
         end = write_number(buffer, end + 1, labels[row], 2)
         buffer[end] = 10
         end += 1
+    return end
+
+
+@kernel()
+def write_word(buffer: np.ndarray, end: int, number: int, alphabet: np.ndarray) -> int:
+    """Spell a number in syllables; return where the word ends."""
+    while number:
+        syllable = alphabet[number % 85]
+        number //= 85
+        for offset in range(syllable[0]):
+            buffer[end] = syllable[1 + offset]
+            end += 1
     return end
 
 
