@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import logging
-import os
+import re
 import shutil
-import socket
-import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from lancetnic_dask.corpus.plan import PartitionPlan
 from lancetnic_dask.errors import CacheError
-from lancetnic_dask.features.shard import TokenShard, read_shard, write_shard
+from lancetnic_dask.features.shard import (
+    TokenShard,
+    owner_tag,
+    read_shard,
+    replace_file,
+    write_shard,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-__all__ = ["ShardCache"]
+__all__ = ["ShardCache", "explain_cache_errors"]
 
 logger = logging.getLogger(__name__)
+
+# `owner_tag`, alone or in the name of an unfinished file. A host's name may end in a number.
+_OWNED = re.compile(r"(?:.*\.)?(?P<host>[^.]+)-(?P<pid>[0-9]{1,9})-[0-9a-f]{12}(?:\.partial)?")
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class ShardCache:
         CacheError
             If the disk is full or the folder can't be written.
         """
-        with self._explained():
+        with explain_cache_errors(self.folder):
             write_shard(shard, self._shard_path(fingerprint))
 
     def load_plan(self, fingerprint: str) -> PartitionPlan | None:
@@ -80,31 +87,41 @@ class ShardCache:
             If the disk is full or the folder can't be written.
         """
         path = self._plan_path(fingerprint)
-        with self._explained():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-            partial.write_text(plan.to_json(), encoding="utf-8")
-            partial.replace(path)
+        with explain_cache_errors(self.folder), replace_file(path) as stream:
+            stream.write(plan.to_json().encode())
 
     @contextmanager
     def work_folder(self) -> Iterator[Path]:
         """Yield a folder for what one run needs for a while; it is removed at the end.
 
-        Folders of runs that were killed on this machine are removed on the way.
+        What runs that were killed on this machine left behind is removed on the way.
+
+        Raises
+        ------
+        CacheError
+            If the folder can't be made.
         """
-        work = self.folder / "work"
-        host = socket.gethostname()
-        with self._explained():
-            work.mkdir(parents=True, exist_ok=True)
-            for stale in work.glob(f"{host}-*"):
-                pid = stale.name.removeprefix(f"{host}-").split("-")[0]
-                if pid.isdigit() and not psutil.pid_exists(int(pid)):
-                    shutil.rmtree(stale, ignore_errors=True)
-            folder = Path(tempfile.mkdtemp(prefix=f"{host}-{os.getpid()}-", dir=work))
+        folder = self.folder / "work" / owner_tag()
+        with explain_cache_errors(self.folder):
+            folder.mkdir(parents=True)
+        self._remove_leftovers()
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _remove_leftovers(self) -> None:
+        """Remove the work folders and unfinished files of processes that are gone."""
+        for pattern in ("work/*", "plans/*.partial", "shards/*/*.partial"):
+            for leftover in self.folder.glob(pattern):
+                if not _is_abandoned(leftover.name):
+                    continue
+                logger.info("%s is of a killed run and is removed", leftover)
+                if leftover.is_dir():
+                    shutil.rmtree(leftover, ignore_errors=True)
+                else:
+                    with suppress(OSError):
+                        leftover.unlink()
 
     def _shard_path(self, fingerprint: str) -> Path:
         return self.folder / "shards" / fingerprint[:2] / f"{fingerprint}.arrow"
@@ -112,13 +129,33 @@ class ShardCache:
     def _plan_path(self, fingerprint: str) -> Path:
         return self.folder / "plans" / f"{fingerprint}.json"
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise CacheError(
-                f"The cache cannot be written: {error.strerror or error}.",
-                str(self.folder),
-                "Free some space, pass another cache_dir=, or train with cache=False.",
-            ) from error
+
+@contextmanager
+def explain_cache_errors(folder: Path) -> Iterator[None]:
+    """Turn what the operating system says of a folder into a CacheError.
+
+    Parameters
+    ----------
+    folder : Path
+        Where something is written.
+    """
+    try:
+        yield
+    except CacheError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"The cache cannot be written: {error.strerror or error}.",
+            str(folder),
+            "Free some space, pass another cache_dir=, or train with cache=False.",
+        ) from error
+
+
+def _is_abandoned(name: str) -> bool:
+    """Tell whether a file or folder belongs to a process of this machine that is gone."""
+    owned = _OWNED.fullmatch(name)
+    return (
+        owned is not None
+        and owned["host"] == owner_tag().rsplit("-", 2)[0]
+        and not psutil.pid_exists(int(owned["pid"]))
+    )

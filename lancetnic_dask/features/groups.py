@@ -8,8 +8,10 @@ sample of the corpus, so a file sorted by label trains well. The order depends o
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -25,7 +27,7 @@ from lancetnic_dask.features.weighting import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from lancetnic_dask.corpus.plan import PartitionPlan
     from lancetnic_dask.features.cache import ShardCache
@@ -49,6 +51,11 @@ Side = Literal["training", "validation"]
 # SeedSequence pads with zeros and would take (1,) and (1, 0) for the same.
 _SHARD_STREAM = 1
 _ROW_STREAM = 2
+
+# A cluster that hangs must not keep Ctrl-C from closing it: what is read ahead needs it.
+_STOP_SECONDS = 10.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -195,12 +202,13 @@ def read_ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
     """Make the next item in a background thread while the one in hand is used.
 
     At most two items exist at once. An error of the source is raised where the item is asked
-    for; closing the iterator ends the thread.
+    for. Closing the iterator ends the thread as soon as the item in the making is done; if that
+    takes longer than some seconds (a worker that hangs), the thread ends by itself later.
 
     Parameters
     ----------
     items : generator
-        The source; it runs in the thread alone and is closed at the end.
+        The source; it runs in the thread alone and is closed there.
 
     Yields
     ------
@@ -218,13 +226,12 @@ def read_ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
             del outcome
     finally:
         reader.stop()
-        items.close()
 
 
 class _Reader(threading.Thread):
     """The thread behind `read_ahead`: makes one item each time one was taken."""
 
-    def __init__(self, items: Iterator[Any]) -> None:
+    def __init__(self, items: Generator[Any, None, None]) -> None:
         super().__init__(name="lancetnic-read-ahead", daemon=True)
         self._items = items
         self._made: queue.Queue[Any] = queue.Queue(maxsize=1)
@@ -233,17 +240,18 @@ class _Reader(threading.Thread):
         self._stopped = False
 
     def run(self) -> None:
-        outcome: Any = None
-        while outcome is not _END and not isinstance(outcome, _Failure):
-            outcome = None
-            self._permits.acquire()
-            if self._stopped:
-                return
-            try:
-                outcome = next(self._items, _END)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-                outcome = _Failure(error)
-            self._made.put(outcome)
+        with closing(self._items):
+            outcome: Any = None
+            while outcome is not _END and not isinstance(outcome, _Failure):
+                outcome = None
+                self._permits.acquire()
+                if self._stopped:
+                    return
+                try:
+                    outcome = next(self._items, _END)
+                except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+                    outcome = _Failure(error)
+                self._made.put(outcome)
 
     def take(self) -> Any:
         """Wait for an item, and let the thread make the next one."""
@@ -257,7 +265,9 @@ class _Reader(threading.Thread):
         """End the thread after the item that it may be making."""
         self._stopped = True
         self._permits.release()
-        self.join()
+        self.join(_STOP_SECONDS)
+        if self.is_alive():
+            logger.warning("reading ahead did not stop in %g s; it is left behind", _STOP_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def expand_terms(
     Notes
     -----
     O(T N) time for T tokens and N = greatest n. Beside the result, memory holds 4 bytes a token
-    and about 40 bytes a distinct n-gram.
+    and about 50 bytes a distinct n-gram.
 
     Examples
     --------

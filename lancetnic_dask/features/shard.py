@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from lancetnic_dask.corpus.schema import SetAside
@@ -18,13 +22,25 @@ from lancetnic_dask.errors import Location
 from lancetnic_dask.features.tokenize import TokenizedText
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy as np
+__all__ = [
+    "TokenShard",
+    "owner_tag",
+    "read_arrow",
+    "read_shard",
+    "replace_file",
+    "write_arrow",
+    "write_shard",
+]
 
-__all__ = ["TokenShard", "read_arrow", "read_shard", "write_arrow", "write_shard"]
-
+# Raised when the layout changes, and when the same bytes of a corpus give other numbers, labels
+# or hashes: it is part of the fingerprint of every shard.
 FORMAT_VERSION = 1
+
+# What Arrow and we say of bytes that are no shard.
+_BROKEN = (pa.ArrowException, OSError, LookupError, AttributeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -113,31 +129,78 @@ def read_shard(path: Path) -> TokenShard:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is no shard of this format version, or cut short.
+        If it is no shard of this format version, cut short, or its arrays don't fit together.
     """
     columns, header = read_arrow(path)
-    if header.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"{path} is a shard of format version {header.get('format_version')}")
+    version = header.get("format_version")
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{path} is a shard of format version {version}, not {FORMAT_VERSION}")
+    try:
+        shard = _assemble(columns, header)
+        _check_bounds(shard)
+    except _BROKEN as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    return shard
+
+
+def _assemble(columns: dict[str, pa.Array], header: dict[str, Any]) -> TokenShard:
     texts = tuple(
         TokenizedText(
-            codes=columns[f"codes_{index}"].to_numpy(),
-            row_offsets=columns[f"row_offsets_{index}"].to_numpy(),
-            terms=columns[f"terms_{index}"],
+            codes=_numbers(columns, f"codes_{index}", np.int32),
+            row_offsets=_numbers(columns, f"row_offsets_{index}", np.int64),
+            terms=_strings(columns, f"terms_{index}"),
         )
         for index in range(header["num_texts"])
     )
-    row_hash = columns["row_hash"].to_numpy().reshape(-1, 2)
+    row_hash = _numbers(columns, "row_hash", np.uint64).reshape(-1, 2)
+    numeric = _numbers(columns, "numeric", np.float64)
     return TokenShard(
         texts=texts,
-        numeric=columns["numeric"].to_numpy().reshape(len(row_hash), header["num_data_columns"]),
-        label_codes=columns["label_codes"].to_numpy(),
-        label_values=tuple(columns["label_values"].to_pylist()),
+        numeric=numeric.reshape(len(row_hash), header["num_data_columns"]),
+        label_codes=_numbers(columns, "label_codes", np.int32),
+        label_values=tuple(_strings(columns, "label_values").to_pylist()),
         row_hash=row_hash,
         set_aside=tuple(
             SetAside(part["reason"], part["count"], Location(**part["first"]))
             for part in header["set_aside"]
         ),
     )
+
+
+def _numbers(columns: dict[str, pa.Array], name: str, dtype: type[np.generic]) -> np.ndarray:
+    """Look at a column of numbers; `to_numpy` refuses nulls."""
+    numbers: np.ndarray = columns[name].to_numpy(zero_copy_only=True)
+    if numbers.dtype != dtype:
+        raise ValueError(f"column {name!r} is {numbers.dtype}")
+    return numbers
+
+
+def _strings(columns: dict[str, pa.Array], name: str) -> pa.StringArray:
+    strings = columns[name]
+    if strings.type != pa.string() or strings.null_count:
+        raise ValueError(f"column {name!r} is {strings.type}, or has nulls")
+    strings.validate(full=True)
+    return strings
+
+
+def _check_bounds(shard: TokenShard) -> None:
+    """Raise ValueError where an index points outside: kernels and Arrow trust what they get."""
+    for text in shard.texts:
+        offsets, codes = text.row_offsets, text.codes
+        if (
+            len(offsets) != shard.num_rows + 1
+            or offsets[0] != 0
+            or offsets[-1] != len(codes)
+            or (np.diff(offsets) < 0).any()
+        ):
+            raise ValueError("its rows don't fit its tokens")
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(text.terms):
+            raise ValueError("its tokens don't fit its terms")
+    labels = shard.label_codes
+    if len(labels) not in (0, shard.num_rows):
+        raise ValueError("its labels don't fit its rows")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < len(shard.label_values):
+        raise ValueError("its labels are not in their list")
 
 
 def write_arrow(columns: dict[str, pa.Array], header: dict[str, Any], path: Path) -> None:
@@ -159,17 +222,8 @@ def write_arrow(columns: dict[str, pa.Array], header: dict[str, Any], path: Path
     ]
     batch = pa.record_batch(lists, names=list(columns))
     batch = batch.replace_schema_metadata({"lancetnic": json.dumps(header)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as stream:
-            with pa.ipc.new_file(stream, batch.schema) as writer:
-                writer.write_batch(batch)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replace_file(path) as stream, pa.ipc.new_file(stream, batch.schema) as writer:
+        writer.write_batch(batch)
 
 
 def read_arrow(path: Path) -> tuple[dict[str, pa.Array], dict[str, Any]]:
@@ -194,10 +248,51 @@ def read_arrow(path: Path) -> tuple[dict[str, pa.Array], dict[str, Any]]:
     ValueError
         If it is no such file, or cut short.
     """
-    with pa.memory_map(str(path)) as stream, pa.ipc.open_file(stream) as reader:
-        if reader.num_record_batches != 1:
-            raise ValueError(f"{path} is incomplete")
-        header = json.loads((reader.schema.metadata or {}).get(b"lancetnic", b"{}"))
-        batch = reader.get_batch(0)
-        columns = {name: batch.column(name)[0].values for name in batch.schema.names}
+    if not path.stat().st_size:
+        raise ValueError(f"{path} is empty")
+    try:
+        with pa.memory_map(str(path)) as stream, pa.ipc.open_file(stream) as reader:
+            header = dict(json.loads((reader.schema.metadata or {})[b"lancetnic"]))
+            batch = reader.get_batch(0)
+            batch.validate()
+            columns = {name: batch.column(name)[0].values for name in batch.schema.names}
+    except FileNotFoundError:
+        raise
+    except _BROKEN as error:
+        raise ValueError(f"{path} is no whole file of ours: {error}") from error
     return columns, header
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file beside its name; it gets the name at the end, synced, unless there is an error.
+
+    Parameters
+    ----------
+    path : Path
+        Where; folders are made, and an older file of that name is replaced.
+
+    Yields
+    ------
+    binary file
+        To write to. After an error nothing is left of it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{owner_tag()}.partial")
+    try:
+        with partial.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def owner_tag() -> str:
+    """Return host, process and something unique, as ``host-pid-hex``, without a dot.
+
+    Several threads, processes and machines may write the same shard at once. What is left of a
+    process that was killed can be told by it.
+    """
+    return f"{socket.gethostname().replace('.', '_')}-{os.getpid()}-{uuid4().hex[:12]}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +55,7 @@ class Vocabulary:
     num_training: int
     num_distinct: int
 
-    @property
+    @cached_property  # every row of a prediction needs it
     def idf(self) -> np.ndarray:
         """Smooth inverse document frequency, float64 (num_terms,): ln((1 + n) / (1 + df)) + 1."""
         return np.log((1 + self.num_training) / (1 + self.document_frequency)) + 1.0
@@ -79,7 +80,7 @@ def build_vocabulary(
     paths : sequence of Path
         Files of sorted counts (`counts.write_counts`), one for each partition, in order.
     settings : FeatureSettings
-        `min_df` and `max_df` are read here.
+        `min_df` and `max_df` are read here, the others for messages.
     column : str
         Name of the column, for messages.
     num_training : int
@@ -97,7 +98,7 @@ def build_vocabulary(
     Raises
     ------
     CorpusError
-        If the training rows hold no word.
+        If the training rows hold no term.
     SettingError
         If `min_df` and `max_df` leave none.
 
@@ -116,12 +117,7 @@ def build_vocabulary(
         admitted = merged.filter(pa.array((frequency >= low) & (frequency <= high)))
         kept = _most_frequent(pa.concat_tables([kept, admitted]), max_features)
     if not num_distinct:
-        raise CorpusError(
-            f"Column {column!r} holds no word in {num_training} training rows.",
-            None,
-            "A word has two letters or digits at least. Check the column's name, or leave it out "
-            "of text_column.",
-        )
+        raise _no_terms(settings, column, num_training)
     if not len(kept):
         raise SettingError(
             f"No term of column {column!r} is left by min_df={settings.min_df!r} and "
@@ -195,7 +191,8 @@ def _range_bounds(tables: Sequence[pa.Table]) -> list[str]:
     total = sum(len(table) for table in tables)
     if total <= _TERMS_PER_RANGE:
         return []
-    # Each list is sampled at one step, so that a range is off by at most an eighth.
+    # Each list is sampled at one step: a range is off by less than two steps a list, a quarter
+    # (one for what lies between samples, one for samples that equal the bound).
     step = max(1, _TERMS_PER_RANGE // (8 * len(tables)))
     samples = [
         term for table in tables for term in table["term"].take(
@@ -239,6 +236,22 @@ def _most_frequent(counts: pa.Table, max_features: int) -> pa.Table:
     # A stable sort over ascending terms breaks ties by the term itself.
     order = np.argsort(-counts["term_frequency"].to_numpy(), kind="stable")[:max_features]
     return counts.take(pa.array(np.sort(order))).combine_chunks()
+
+
+def _no_terms(settings: FeatureSettings, column: str, num_training: int) -> CorpusError:
+    """Return the error of a column without terms, and what may have caused it."""
+    low = settings.ngram_range[0]
+    if low == 1:
+        what, fix = "no word", "A word has two letters or digits at least."
+    else:
+        what, fix = f"no {low} words side by side", "Pass a lower ngram_range."
+    if settings.stop_words:
+        what += " but stop words"
+    return CorpusError(
+        f"Column {column!r} holds {what} in {num_training} training rows.",
+        None,
+        f"{fix} Check the column's name, or leave it out of text_column.",
+    )
 
 
 def _frequency_bounds(settings: FeatureSettings, num_training: int) -> tuple[float, float]:
