@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from lancetnic_dask.corpus.frame import Corpus
+    from lancetnic_dask.corpus.sources import PathLike
     from lancetnic_dask.run.folder import Run
     from lancetnic_dask.settings import BadRowPolicy
 
@@ -152,8 +154,8 @@ class Classification:
     def train(
         self,
         model_name: str | type[nn.Module],
-        train_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        val_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+        train_path: PathLike | Sequence[PathLike] | Corpus,
+        val_path: PathLike | Sequence[PathLike] | Corpus | None = None,
         num_epochs: int = 5,
         hidden_size: int = 256,
         num_layers: int = 1,

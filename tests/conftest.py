@@ -1,6 +1,5 @@
 """What all tests share: one real cluster for the whole session."""
 
-# mypy: untyped-calls-exclude="distributed"
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

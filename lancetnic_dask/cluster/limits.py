@@ -57,14 +57,16 @@ class _CgroupMount:
     folder: Path
 
 
-def available_memory(*, root: Path = Path("/"), physical_bytes: int | None = None) -> MemoryLimit:
+def available_memory(
+    *, root: str | os.PathLike[str] = "/", physical_bytes: int | None = None
+) -> MemoryLimit:
     """Find the smallest limit on memory: the machine's RAM or any cgroup above this process.
 
     A file that is missing, unreadable or odd counts as no limit; it never fails.
 
     Parameters
     ----------
-    root : Path, default=Path("/")
+    root : str or os.PathLike, default="/"
         Folder that holds ``proc`` and the mount points; another one serves tests.
     physical_bytes : int or None, default=None
         RAM in bytes. None asks the operating system.
@@ -77,7 +79,7 @@ def available_memory(*, root: Path = Path("/"), physical_bytes: int | None = Non
     ram_bytes = psutil.virtual_memory().total if physical_bytes is None else physical_bytes
     limits = [
         limit
-        for version, folder in _cgroup_folders(root, "memory")
+        for version, folder in _cgroup_folders(Path(root), "memory")
         for name in _MEMORY_FILES[version]
         if (limit := _read_limit(folder / name)) is not None
     ]
@@ -87,14 +89,14 @@ def available_memory(*, root: Path = Path("/"), physical_bytes: int | None = Non
     return MemoryLimit(bytes=ram_bytes, source="physical")
 
 
-def available_cpus(*, root: Path = Path("/"), affinity: int | None = None) -> int:
+def available_cpus(*, root: str | os.PathLike[str] = "/", affinity: int | None = None) -> int:
     """Count the CPUs that this process may use: its affinity, and any cgroup's CPU quota.
 
     A quota is rounded up: one and a half CPUs are used by two workers.
 
     Parameters
     ----------
-    root : Path, default=Path("/")
+    root : str or os.PathLike, default="/"
         Folder that holds ``proc`` and the mount points; another one serves tests.
     affinity : int or None, default=None
         CPUs that the scheduler of the operating system allows. None asks it.
@@ -106,7 +108,7 @@ def available_cpus(*, root: Path = Path("/"), affinity: int | None = None) -> in
     """
     quotas = [
         math.ceil(quota)
-        for version, folder in _cgroup_folders(root, "cpu")
+        for version, folder in _cgroup_folders(Path(root), "cpu")
         if (quota := _read_cpu_quota(version, folder)) is not None
     ]
     return max(1, min([_affinity() if affinity is None else affinity, *quotas]))

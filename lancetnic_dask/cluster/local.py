@@ -5,11 +5,11 @@ What the workers may take is decided in ``budget.py``, how their processes are s
 made by Dask's own classes and come in as an argument.
 """
 
-# mypy: untyped-calls-exclude="distributed"
 from __future__ import annotations
 
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +42,6 @@ _WORKER_MEMORY = {
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": WORKER_TERMINATE_FRACTION,
 }
-
-_CLOSE_SECONDS = 20
 
 
 @contextmanager
@@ -201,7 +199,7 @@ def _started(
     address = _free_address(dashboard_address or setting("cluster.dashboard-address"))
     with dask.config.set(_WORKER_MEMORY):
         try:
-            cluster = _OwnCluster(
+            cluster = _start_whole(
                 n_workers=budget.num_workers,
                 threads_per_worker=1,
                 memory_limit=budget.worker_limit_bytes,
@@ -227,15 +225,19 @@ def _started(
         cluster.close()
 
 
-class _OwnCluster(LocalCluster):
-    """A LocalCluster that leaves no process behind when its start is interrupted."""
+def _start_whole(**options: Any) -> LocalCluster:
+    """Start a LocalCluster or nothing: Ctrl-C waits until it is up, then closes it.
 
-    def __init__(self, **options: Any) -> None:
+    Interrupted in its constructor, Dask forgets the processes that it has begun to start, and
+    ``close`` finds none. So it runs in a thread, where no KeyboardInterrupt is raised.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="lancetnic-start") as executor:
+        starting = executor.submit(lambda: LocalCluster(**options))
         try:
-            super().__init__(**options)  # type: ignore[no-untyped-call]  # Dask's own
-        except BaseException:  # Ctrl-C too: Dask closes after an Exception only
-            with suppress(Exception):
-                self.close(timeout=_CLOSE_SECONDS)
+            return starting.result()
+        except KeyboardInterrupt:
+            with suppress(Exception):  # the start may fail, too; then Dask has closed it
+                starting.result().close()
             raise
 
 

@@ -4,7 +4,6 @@ Never one task graph over the corpus: a scheduler loads root data faster than it
 40 partitions were held by two workers), and nothing but submitting less prevents it.
 """
 
-# mypy: untyped-calls-exclude="distributed"
 from __future__ import annotations
 
 import queue

@@ -1,6 +1,5 @@
 """What the stages of one run share: the cluster, the cache, the budget and the clock."""
 
-# mypy: untyped-calls-exclude="distributed"
 from __future__ import annotations
 
 import time

@@ -4,7 +4,6 @@ This module decides nothing about any stage; it hands the value of each to the n
 them the cluster, the cache and the budget.
 """
 
-# mypy: untyped-calls-exclude="distributed"
 from __future__ import annotations
 
 import logging

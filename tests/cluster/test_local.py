@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude="distributed"
 """A client, cluster, address or nothing -> a Dask client, and no process left behind.
 
 How scripts, prompts and signals are survived is tested in ``test_processes.py``.
@@ -129,6 +128,7 @@ def test_a_started_cluster_is_the_current_one_within_the_block(
     assert started.status == "running"
 
 
+@pytest.mark.system
 def test_nothing_of_the_process_is_changed(budget: MemoryBudget) -> None:
     """Environment, main module and Dask's configuration of the client are as they were.
 
@@ -153,6 +153,7 @@ def test_nothing_of_the_process_is_changed(budget: MemoryBudget) -> None:
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
+@pytest.mark.system
 def test_a_busy_dashboard_port_is_replaced(budget: MemoryBudget) -> None:
     """A second run gets a free port, without a warning (which would fail this test)."""
     with socket.socket() as busy:
@@ -179,6 +180,7 @@ def test_a_dashboard_address_without_host_or_port_is_refused(
         pass
 
 
+@pytest.mark.system
 def test_a_start_that_fails_is_one_error(budget: MemoryBudget, tmp_path: Path) -> None:
     """Workers that cannot come up are reported as ours, and leave no process."""
     file = tmp_path / "file"
@@ -288,6 +290,7 @@ def test_inside_a_task_the_same_cluster_is_used(client: Client, budget: MemoryBu
     assert client.gather(futures) == [(number**2, address) for number in range(4)]
 
 
+@pytest.mark.system
 def test_it_works_outside_of_the_main_thread(budget: MemoryBudget) -> None:
     """No signal handler is needed, so any thread may start a cluster."""
     results: list[int] = []

@@ -1,4 +1,3 @@
-# mypy: untyped-calls-exclude="nbformat"
 """Worker processes: any script starts them, Ctrl-C spares them, and they end with the client."""
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import nbformat
@@ -212,16 +212,24 @@ with use_client(None, budget=budget, dashboard_address="127.0.0.1:0") as client:
 
 
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.4, 1.0])
-def test_ctrl_c_while_workers_start_leaves_no_process(tmp_path: Path, delay_seconds: float) -> None:
-    """At whatever moment of the start it comes, all is closed again."""
-    with running([script(tmp_path, START + USE + WAIT)], folder=tmp_path) as process:
+def test_ctrl_c_while_workers_start_leaves_no_worker(tmp_path: Path, delay_seconds: float) -> None:
+    """At whatever moment of the start it comes, all is closed, though a notebook lives on."""
+    text = (
+        f"{START}try:\n{indent(USE + WAIT, '    ')}"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    with running([script(tmp_path, text)], folder=tmp_path) as process:
         read_until(process, "main is run")
         # The moment is what is tested, so this is no synchronisation.
         time.sleep(delay_seconds)
         os.killpg(process.pid, signal.SIGINT)
+        read_until(process, "interrupted")
 
-        process.communicate(timeout=LIMIT_SECONDS)
-        assert process.returncode not in (None, 0)
+        poll(lambda: not any("spawn_main" in " ".join(m.cmdline()) for m in members(process.pid)))
+        process.communicate("\n", timeout=LIMIT_SECONDS)
+        assert process.returncode == 0
         poll(lambda: not members(process.pid))
 
 

@@ -1,6 +1,5 @@
 """A function and many items -> results, with few of them on the cluster at a time."""
 
-# mypy: untyped-calls-exclude="distributed"
 from __future__ import annotations
 
 import os

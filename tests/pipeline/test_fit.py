@@ -52,7 +52,8 @@ def train(path: Path, folder: Path, **options: Any) -> Run:
 def weights_of(run: Run) -> bytes:
     """Return the bytes of the last model's weights."""
     manifest = json.loads((run.last_model / "model.json").read_text(encoding="utf-8"))
-    return (run.last_model / manifest["files"]["weights"]["name"]).read_bytes()
+    path: Path = run.last_model / manifest["files"]["weights"]["name"]
+    return path.read_bytes()
 
 
 @pytest.fixture(scope="module")
