@@ -274,7 +274,7 @@ def _read_file(folder: Path, entry: dict[str, Any]) -> bytes:
         raise ModelFileError(
             f"model.json names the file {quoted(name)}.", str(folder), "Do not use this model."
         )
-    path = folder / name
+    path: Path = folder / name
     if not path.is_file():
         raise ModelFileError(
             f"The file {name!r} of the model is missing.", str(folder), "Copy the whole folder."
