@@ -137,7 +137,7 @@ class Classification:
             max_features=max_features,
             min_df=min_df,
             max_df=max_df,
-            ngram_range=tuple(ngram_range),  # type: ignore[arg-type]  # checked inside
+            ngram_range=ngram_range,
             stop_words=stop_words if isinstance(stop_words, str) else self._stop_words or None,
             sublinear_tf=bool(sublinear_tf),
         )

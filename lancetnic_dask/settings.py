@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from lancetnic_dask.errors import SettingError, quoted
 
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 BadRowPolicy = Literal["error", "skip"]
+
+_MOST_STATES = 2**63 - 1
+_LONGEST_NGRAM = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,19 +103,10 @@ class FeatureSettings:
 
     def __post_init__(self) -> None:
         if self.max_features is not None:
-            _check_int("max_features", self.max_features, low=1)
-        for name, value in (("min_df", self.min_df), ("max_df", self.max_df)):
-            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            is_share = isinstance(value, float) and 0.0 <= value <= 1.0
-            if not (is_count or is_share):
-                raise SettingError(
-                    f"{name} is {quoted(value)}.",
-                    None,
-                    "Pass a count of rows (int from 1) or a share of rows (float, 0.0 to 1.0).",
-                )
-        low, high = self.ngram_range
-        _check_int("ngram_range[0]", low, low=1)
-        _check_int("ngram_range[1]", high, low=low)
+            _set(self, max_features=_whole("max_features", self.max_features, low=1))
+        for name in ("min_df", "max_df"):
+            _set(self, **{name: _count_or_share(name, getattr(self, name))})
+        _set(self, ngram_range=_ngram_range(self.ngram_range))
         if isinstance(self.stop_words, str) and self.stop_words != "english":
             raise SettingError(
                 f"stop_words is {quoted(self.stop_words)}.",
@@ -137,13 +132,14 @@ class SplitSettings:
     random_state: int = 42
 
     def __post_init__(self) -> None:
-        if not _is_number(self.split_ratio) or not 0.0 < self.split_ratio < 1.0:
+        if not _is_real(self.split_ratio) or not 0.0 < self.split_ratio < 1.0:
             raise SettingError(
                 f"split_ratio is {quoted(self.split_ratio)}.",
                 None,
                 "Pass a share of rows between 0 and 1, for example 0.2.",
             )
-        _check_int("random_state", self.random_state, low=0, high=2**63 - 1)
+        state = _whole("random_state", self.random_state, low=0, high=_MOST_STATES)
+        _set(self, split_ratio=float(self.split_ratio), random_state=state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,19 +186,28 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("num_epochs", "hidden_size", "num_layers", "batch_size", "group_size"):
-            _check_int(name, getattr(self, name), low=1)
-        _check_int("random_state", self.random_state, low=0, high=2**63 - 1)
+            _set(self, **{name: _whole(name, getattr(self, name), low=1)})
+        state = _whole("random_state", self.random_state, low=0, high=_MOST_STATES)
+        _set(self, random_state=state)
         rate = self.learning_rate
-        if rate is not None and not (_is_number(rate) and 0.0 < rate < math.inf):
-            raise SettingError(
-                f"learning_rate is {quoted(rate)}.",
-                None,
-                "Pass a positive number, or None for the optimizer's own default.",
-            )
-        if not _is_number(self.dropout) or not 0.0 <= self.dropout < 1.0:
+        if rate is not None:
+            if not (_is_real(rate) and 0.0 < rate < math.inf):
+                raise SettingError(
+                    f"learning_rate is {quoted(rate)}.",
+                    None,
+                    "Pass a positive number, or None for the optimizer's own default.",
+                )
+            _set(self, learning_rate=float(rate))
+        if not _is_real(self.dropout) or not 0.0 <= self.dropout < 1.0:
             raise SettingError(
                 f"dropout is {quoted(self.dropout)}.", None, "Pass a share from 0 to below 1."
             )
+        _set(self, dropout=float(self.dropout))
+        for name in ("optim_name", "crit_name", "device_name"):
+            if not isinstance(getattr(self, name), str):
+                raise SettingError(
+                    f"{name} is {quoted(getattr(self, name))}.", None, "Pass a name, as text."
+                )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as plain values for JSON and YAML."""
@@ -240,15 +245,48 @@ def column_names(option: str, value: str | Iterable[str] | None) -> tuple[str, .
     return names
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _set(settings: object, **values: object) -> None:
+    """Set fields of a frozen dataclass while it is made.
+
+    numpy's numbers are accepted and kept as Python's own: JSON and YAML know no others.
+    """
+    for name, value in values.items():
+        object.__setattr__(settings, name, value)
 
 
-def _check_int(name: str, value: object, *, low: int, high: int | None = None) -> None:
-    """Raise SettingError unless the value is a whole number in [low, high]."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+def _is_real(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _whole(name: str, value: object, *, low: int, high: int | None = None) -> int:
+    """Return a whole number in [low, high] as int, or raise SettingError."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
         raise SettingError(f"{name} is {quoted(value)}.", None, "Pass a whole number.")
-    number = value.__index__()
+    number = int(value)
     if number < low or (high is not None and number > high):
         reach = f"from {low}" if high is None else f"from {low} to {high}"
         raise SettingError(f"{name} is {number}.", None, f"Pass a whole number {reach}.")
+    return number
+
+
+def _count_or_share(name: str, value: object) -> int | float:
+    """Return a count of rows as int, or a share of rows as float."""
+    if _is_real(value):
+        if isinstance(value, Integral) and value >= 1:
+            return int(value)
+        if not isinstance(value, Integral) and 0.0 <= value <= 1.0:
+            return float(value)
+    raise SettingError(
+        f"{name} is {quoted(value)}.",
+        None,
+        "Pass a count of rows (int from 1) or a share of rows (float, 0.0 to 1.0).",
+    )
+
+
+def _ngram_range(value: object) -> tuple[int, int]:
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        low = _whole("ngram_range[0]", value[0], low=1)
+        return low, _whole("ngram_range[1]", value[1], low=low, high=_LONGEST_NGRAM)
+    raise SettingError(
+        f"ngram_range is {quoted(value)}.", None, "Pass two whole numbers, for example (1, 2)."
+    )
