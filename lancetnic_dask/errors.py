@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _SHOWN_CHARS = 60
+_SHOWN_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ class LancetnicError(Exception):
     """
 
     def __init__(self, what: str, where: Location | str | None = None, fix: str = "") -> None:
-        super().__init__(what, where, fix)
+        # Not OSError's __init__: it takes three arguments for errno, text and file name, and
+        # leaves only two of them in args.
+        Exception.__init__(self, what, where, fix)
         self.what = what
         self.where = where
         self.fix = fix
@@ -184,7 +187,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     names = list(known)
     stripped = {candidate.strip().lower(): candidate for candidate in names}
     near = get_close_matches(name.strip().lower(), stripped, n=1, cutoff=0.6)
-    listed = ", ".join(repr(candidate) for candidate in names[:20])
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    listed = ", ".join(quoted(candidate) for candidate in names[:_SHOWN_NAMES])
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
     there_are = f"There are: {listed}{more}."
-    return f"Did you mean {stripped[near[0]]!r}? {there_are}" if near else there_are
+    return f"Did you mean {quoted(stripped[near[0]])}? {there_are}" if near else there_are

@@ -1,7 +1,5 @@
 """PartitionPlan -> a lazily partitioned Dask DataFrame of text columns."""
 
-# mypy: untyped-calls-exclude="dask"
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,8 @@ from lancetnic_dask.corpus.plan import CsvFormat, PartitionPlan, plan_csv
 from lancetnic_dask.corpus.readers import column_positions, iter_rows
 from lancetnic_dask.corpus.schema import decode_rows
 from lancetnic_dask.corpus.sources import PathLike, list_files
+from lancetnic_dask.errors import SettingError, quoted
+from lancetnic_dask.settings import column_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Corpus", "here"]
+
+_SHOWN_COLUMNS = 20
 
 
 class Corpus:
@@ -134,12 +136,12 @@ class Corpus:
         """Column names of the first file."""
         return self.plan.files[0].columns
 
-    def to_dask_dataframe(self, columns: Sequence[str] | None = None) -> dd.DataFrame:
+    def to_dask_dataframe(self, columns: str | Sequence[str] | None = None) -> dd.DataFrame:
         """Return the records as a lazy Dask DataFrame, one partition for each of ours.
 
         Parameters
         ----------
-        columns : sequence of str or None, default=None
+        columns : str, sequence of str or None, default=None
             Names of the wanted columns; None for those of the first file.
 
         Returns
@@ -152,12 +154,17 @@ class Corpus:
         ------
         ColumnError
             If a file lacks one of the columns.
+        SettingError
+            If a column is named twice.
         RecordError, EncodingError
             When a partition is computed that holds a row of another shape, or no text.
         """
         import dask.dataframe as dd
 
-        names = self.columns if columns is None else tuple(columns)
+        names = self.columns if columns is None else column_names("columns", columns)
+        for name in () if columns is None else names:
+            if names.count(name) > 1:
+                raise SettingError(f"columns names {name!r} twice.", None, "Name it once.")
         for planned in self.plan.files:
             column_positions(planned, names)
         parts = [self.plan.only(partition) for partition in self.plan.partitions]
@@ -173,10 +180,12 @@ class Corpus:
         return frame
 
     def __repr__(self) -> str:
-        files = len(self.plan.files)
+        names = ", ".join(map(quoted, self.columns[:_SHOWN_COLUMNS]))
+        num_more = len(self.columns) - _SHOWN_COLUMNS
         return (
-            f"Corpus({files} file{'s' if files != 1 else ''}, {self.nrows:,} rows, "
-            f"{self.npartitions} partitions, columns {', '.join(map(repr, self.columns))})"
+            f"Corpus({_counted(len(self.plan.files), 'file')}, {_counted(self.nrows, 'row')}, "
+            f"{_counted(self.npartitions, 'partition')}, columns {names}"
+            f"{f' and {num_more} more' if num_more > 0 else ''})"
         )
 
 
@@ -194,11 +203,19 @@ def _read_frame(
     part: PartitionPlan, columns: Sequence[str], storage_options: Mapping[str, Any] | None
 ) -> pd.DataFrame:
     """Read one partition as pandas (a worker's task)."""
+    import pandas as pd
+
     tables = [
         decode_rows(rows, columns, encoding=part.csv_format.encoding)
         for rows in iter_rows(part, part.partitions[0], columns, storage_options)
     ]
+    if not columns:  # an Arrow table without columns has no rows
+        return pd.DataFrame(index=pd.RangeIndex(part.num_rows))
     return _to_pandas(pa.concat_tables([_empty_table(columns), *tables]))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _empty_table(columns: Sequence[str]) -> pa.Table:

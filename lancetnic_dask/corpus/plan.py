@@ -24,11 +24,22 @@ from lancetnic_dask.errors import CorpusError, EncodingError, Location, SettingE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["CsvFormat", "MapTasks", "Partition", "PartitionPlan", "PlannedFile", "plan_csv"]
+__all__ = [
+    "CORPUS_VERSION",
+    "CsvFormat",
+    "MapTasks",
+    "Partition",
+    "PartitionPlan",
+    "PlannedFile",
+    "plan_csv",
+    "plan_fingerprint",
+]
 
 T = TypeVar("T")
 
 FORMAT_VERSION = 1
+# To be raised with any change of what rows and cells the same bytes give: a test holds a digest.
+CORPUS_VERSION = 1
 _FIRST_READ_BYTES = 1 << 16
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -67,8 +78,11 @@ class CsvFormat:
 
     def __post_init__(self) -> None:
         for name in ("partition_bytes", "max_row_bytes"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}.", None, "Pass 1 or more.")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise SettingError(
+                    f"{name} is {quoted(value)}.", None, "Pass a whole number of bytes from 1."
+                )
         object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
 
 
@@ -180,7 +194,7 @@ class PartitionPlan:
 
 def plan_fingerprint(files: Sequence[SourceFile], csv_format: CsvFormat) -> str:
     """Return a name for the plan of these files as they are now: 32 hexadecimal digits."""
-    key = [FORMAT_VERSION, asdict(csv_format), [asdict(file) for file in files]]
+    key = [FORMAT_VERSION, CORPUS_VERSION, asdict(csv_format), [asdict(file) for file in files]]
     return hashlib.blake2b(json.dumps(key).encode(), digest_size=16).hexdigest()
 
 
@@ -214,7 +228,8 @@ def plan_csv(
     Raises
     ------
     CorpusError
-        If no file has a record below its header.
+        If no file has a record below its header, a header is longer than ``max_row_bytes``, or
+        a file cannot be read.
     EncodingError
         If a file is UTF-16, or its header is not in the given encoding.
     """
@@ -251,11 +266,14 @@ def plan_csv(
             first_row += cut.num_rows
         planned.append(PlannedFile(file, columns, first_row))
     if not partitions:
+        names = (name for _, columns, _ in heads for name in columns)
+        is_quote_open = any("\n" in name or "\r" in name for name in names)
         raise CorpusError(
             "The corpus has no rows: "
             + ("every file is empty." if not heads else "there is nothing below the header."),
             files[0].url,
-            "Check that this is the right file.",
+            "Check that this is the right file"
+            + (", and that quotes in its first line are closed." if is_quote_open else "."),
         )
     return PartitionPlan(csv_format, tuple(planned), tuple(partitions))
 
@@ -280,25 +298,29 @@ def _read_header(
     """Return the column names and where the data starts; None for a file without a record."""
     wanted = _FIRST_READ_BYTES
     with open_file(file.url, storage_options) as stream:
-        data = stream.read(wanted)
+        data = stream.read(len(codecs.BOM_UTF8))
         if data.startswith(_UTF16_MARKS):
             raise EncodingError(
                 "The file is UTF-16.", Location(file.url, byte=0), "Convert it to UTF-8."
             )
         mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
         while True:
-            is_whole = len(data) >= file.size or not data
+            more = stream.read(wanted)
+            data += more
+            # A file that was cut since it was listed ends sooner than its size tells.
+            is_whole = len(data) >= file.size or not more
             found = read_record(data[mark:], csv_format.dialect, is_end=is_whole)
-            if found is not None or is_whole:
+            if found is not None or is_whole or len(data) > csv_format.max_row_bytes:
                 break
-            if len(data) > csv_format.max_row_bytes:
-                raise CorpusError(
-                    f"The header is longer than {csv_format.max_row_bytes} bytes.",
-                    Location(file.url, byte=0),
-                    "Check that this is a CSV file, and that quotes in its first line are closed.",
-                )
-            data += stream.read(wanted)
             wanted *= 2
+    num_bytes = len(data[mark : None if found is None else mark + found[1]].strip(b"\r\n"))
+    if num_bytes > csv_format.max_row_bytes or (found is None and not is_whole):
+        raise CorpusError(
+            f"The header is longer than {csv_format.max_row_bytes} bytes.",
+            Location(file.url, byte=mark),
+            "Check that this is a CSV file and that quotes in its first line are closed, or pass "
+            "a larger max_row_bytes.",
+        )
     if found is None:
         return None
     cells, end = found
@@ -317,17 +339,30 @@ def _checked_encoding(encoding: str) -> str:
     """Return Python's name of an encoding whose ASCII bytes always mean ASCII."""
     try:
         name = codecs.lookup(encoding).name
-    except LookupError:
+        if name in ("utf-8", "utf-8-sig"):
+            return "utf-8"
+        is_safe = _is_single_byte(name)
+    except (LookupError, TypeError, ValueError):
         raise SettingError(
-            f"encoding is {quoted(encoding)}.", None, "Pass a name that Python knows: 'cp1251' …"
+            f"encoding is {quoted(encoding)}.",
+            None,
+            "Pass a text encoding that Python knows, such as 'utf-8', 'cp1251' or 'latin-1'.",
         ) from None
-    if name in ("utf-8", "utf-8-sig"):
-        return "utf-8"
-    decoded = [bytes([byte]).decode(name, errors="replace") for byte in range(256)]
-    if decoded[:128] != [chr(byte) for byte in range(128)] or any(len(c) != 1 for c in decoded):
+    if not is_safe:
         raise SettingError(
             f"Files in {name} cannot be cut into partitions yet.",
             None,
             "Convert the file to UTF-8, or pass an encoding of one byte a character.",
         )
     return name
+
+
+def _is_single_byte(encoding: str) -> bool:
+    """Tell whether each byte is a character by itself, and an ASCII byte that of ASCII."""
+    characters = [bytes([byte]).decode(encoding, errors="replace") for byte in range(256)]
+    if characters[:128] != [chr(byte) for byte in range(128)]:
+        return False
+    # In GB18030 or Shift-JIS single bytes look alright; pairs of them don't.
+    pairs = bytes(byte for first in range(256) for second in range(256) for byte in (first, second))
+    decoded = pairs.decode(encoding, errors="replace")
+    return decoded == "".join(characters[byte] for byte in pairs)

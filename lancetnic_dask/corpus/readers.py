@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.corpus.csv_parse import CsvParser, ParsedRows
 from lancetnic_dask.corpus.sources import check_unchanged, open_file
-from lancetnic_dask.errors import ColumnError, CorpusError, Location, suggestion
+from lancetnic_dask.errors import ColumnError, CorpusError, Location, quoted, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,6 +118,8 @@ def iter_rows(
                 is_too_long=parsed.is_too_long,
             )
         row += num_rows
+    # Before reading for an early message, and after the last byte for the truth.
+    check_unchanged(planned.file, storage_options)
     if row - partition.first_row != partition.num_rows:
         raise CorpusError(
             f"{partition.num_rows} rows were planned and {row - partition.first_row} were read.",
@@ -159,7 +161,7 @@ def column_positions(planned: PlannedFile, columns: Sequence[str]) -> list[int]:
             fix = suggestion(name, header)
             separator = next((one for one in _SEPARATORS if one in header[0]), None)
             if len(header) == 1 and separator is not None:
-                what += f" The file has one column, named {header[0]!r}."
+                what += f" The file has one column, named {quoted(header[0])}."
                 fix = f"Is the separator {separator!r}? Pass delimiter={separator!r}."
         raise ColumnError(what, planned.file.url, fix)
     return [header.index(name) for name in columns]
@@ -178,7 +180,7 @@ def _parse_range(
             data = stream.read(min(_PIECE_BYTES, left))
             if not data:
                 raise CorpusError(
-                    f"The file ends {left} bytes before partition's end.",
+                    f"The file ends {left} bytes before the end of the partition.",
                     Location(url, byte=partition.stop_byte - left),
                     "It was cut while it was read. Run again when it is at rest.",
                 )

@@ -1,8 +1,8 @@
 """Raw cells -> columns by role: text, numbers, labels; rows that can't be used are set aside.
 
 A column's type never depends on which partition was seen first: everything arrives as bytes and
-is cast by the role that the user gave it. Only the empty cell is missing; ``NA``, ``null`` and
-``None`` are words.
+is cast by the role that the user gave it. Only a cell with nothing but white space (or NULs) is
+missing; ``NA``, ``null`` and ``None`` are words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["CastRows", "SetAside", "cast_rows", "decode_rows", "merge_set_aside"]
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_SKIP = "leave such rows out with on_bad_rows='skip'"
+_OR_SKIP = ", or leave such rows out with on_bad_rows='skip'"
+# Unicode white space, and NUL: some programs fill cells of a fixed width with it.
+_PADDING = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
+    "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\0"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class CastRows:
     labels : pyarrow.LargeStringArray or None
         Labels as written; None without a label column.
     set_aside : list of SetAside
-        What of the raw rows is not here.
+        What of the raw rows is not here, each reason once.
     """
 
     texts: list[pa.Array]
@@ -75,13 +80,17 @@ class CastRows:
 
 
 class _Sieve:
-    """Notes why rows are set aside; each row counts for its first reason only."""
+    """Notes why rows are set aside; each row counts for its first reason only.
 
-    def __init__(self, rows: RawRows, policy: BadRowPolicy) -> None:
+    `way_out` goes on the sentence that tells how to mend a row; empty where rows can't be skipped.
+    """
+
+    def __init__(self, rows: RawRows, policy: BadRowPolicy, way_out: str = "") -> None:
         self.rows = rows
         self.policy = policy
+        self.way_out = way_out
         self.keep = np.ones(rows.num_rows, dtype=bool)
-        self.found: list[SetAside] = []
+        self.found: dict[str, SetAside] = {}
 
     def drop(self, is_bad: np.ndarray, reason: str, column: str | None = None) -> int | None:
         """Drop rows; return the first one if the policy makes it an error."""
@@ -93,12 +102,22 @@ class _Sieve:
         self.drop_quietly(is_bad, reason, column)
         return None
 
+    def fix(self, ways: str) -> str:
+        """Return the ways to mend a row, and the way out, as one sentence."""
+        return f"{ways}{self.way_out}."
+
     def drop_quietly(self, is_bad: np.ndarray, reason: str, column: str | None = None) -> None:
         """Drop rows that are no error under any policy."""
         bad = np.flatnonzero(is_bad & self.keep)
         if len(bad):
             self.keep[bad] = False
-            self.found.append(SetAside(reason, len(bad), self.rows.location(int(bad[0]), column)))
+            places = [self.rows.location(int(bad[0]), column)]
+            count = len(bad)
+            if reason in self.found:  # in another column, perhaps further down
+                places.append(self.found[reason].first)
+                count += self.found[reason].count
+            first = min(places, key=lambda place: place.row or 0)
+            self.found[reason] = SetAside(reason, count, first)
 
 
 def cast_rows(
@@ -131,7 +150,7 @@ def cast_rows(
     EncodingError
         Under 'error': a cell that is not text in the encoding.
     """
-    sieve = _Sieve(rows, policy)
+    sieve = _Sieve(rows, policy, _OR_SKIP)
     _check_shape(sieve)
     num_texts = len(roles.text_columns)
     num_inputs = num_texts + len(roles.data_columns)
@@ -147,14 +166,16 @@ def cast_rows(
     labels = None
     if roles.label_column is not None:
         labels = _decode(sieve, rows.cells[num_inputs], roles.label_column, encoding)
-        _require_labels(sieve, labels, roles.label_column)
+    # Before the labels: a line of nothing but separators is no error.
     sieve.drop_quietly(_is_blank(texts, numeric), "neither a word nor a number")
+    if labels is not None:
+        _require_labels(sieve, labels, roles.label_column)
     if not sieve.keep.all():
         mask = pa.array(sieve.keep)
         texts = [text.filter(mask) for text in texts]
         numeric = numeric[sieve.keep]
         labels = None if labels is None else labels.filter(mask)
-    return CastRows(texts, numeric, labels, sieve.found)
+    return CastRows(texts, numeric, labels, list(sieve.found.values()))
 
 
 def decode_rows(rows: RawRows, names: Sequence[str], *, encoding: str) -> pa.Table:
@@ -215,14 +236,14 @@ def _check_shape(sieve: _Sieve) -> None:
         raise RecordError(
             "The row is longer than max_row_bytes; perhaps a quote is never closed.",
             rows.location(first),
-            f"Close the quote, pass quotechar=None or a larger max_row_bytes, or {_SKIP}.",
+            sieve.fix("Close the quote, pass quotechar=None or a larger max_row_bytes"),
         )
     first = sieve.drop(rows.num_fields != rows.num_columns, "too few or too many cells")
     if first is not None:
         raise RecordError(
             f"The row has {rows.num_fields[first]} cells and the header {rows.num_columns}.",
             rows.location(first),
-            f"Check quotes and separators there, or {_SKIP}.",
+            sieve.fix("Check quotes and separators there"),
         )
 
 
@@ -239,7 +260,7 @@ def _decode(sieve: _Sieve, cells: pa.Array, name: str, encoding: str) -> pa.Arra
             raise EncodingError(
                 f"Byte {bad[first]:#04x} is not {encoding}: {quoted(values[first])}.",
                 sieve.rows.location(first, name),
-                f"Pass the encoding of the file, for example encoding='cp1252', or {_SKIP}.",
+                sieve.fix("Pass the encoding of the file, for example encoding='cp1252'"),
             ) from None
         emptied = [
             b"" if byte is not None else value for value, byte in zip(values, bad, strict=True)
@@ -259,11 +280,15 @@ def _decode_whole(cells: pa.Array, encoding: str) -> pa.Array:
     data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
     decoded = data.tobytes().decode(encoding)
     lengths = np.array(
-        [len(bytes([byte]).decode(encoding, "replace").encode()) for byte in range(256)]
+        [len(bytes([byte]).decode(encoding, "replace").encode()) for byte in range(256)], np.uint8
     )
-    moved = np.concatenate([[0], np.cumsum(lengths[data])])[offsets - offsets[0]]
+    # moved (num_bytes + 1,): the largest array here, so no wider than it must be
+    moved = np.zeros(len(data) + 1, np.int32 if 3 * len(data) < 2**31 else np.int64)
+    np.cumsum(lengths[data], out=moved[1:])
     return pa.LargeStringArray.from_buffers(
-        len(cells), pa.py_buffer(moved.astype(np.int64)), pa.py_buffer(decoded.encode())
+        len(cells),
+        pa.py_buffer(moved[offsets - offsets[0]].astype(np.int64)),
+        pa.py_buffer(decoded.encode()),
     )
 
 
@@ -278,7 +303,7 @@ def _undecodable(value: bytes, encoding: str) -> int | None:
 
 def _parse_numbers(sieve: _Sieve, texts: pa.Array, name: str) -> np.ndarray:
     """Parse a column to float64 (num_rows,); missing is NaN."""
-    trimmed = pc.utf8_trim_whitespace(texts)
+    trimmed = pc.utf8_trim(texts, _PADDING)
     is_missing = pc.equal(trimmed, "")
     is_number = pc.match_substring_regex(trimmed, _NUMBER)
     is_bad = np.asarray(pc.and_not(pc.invert(is_number), is_missing))
@@ -287,9 +312,9 @@ def _parse_numbers(sieve: _Sieve, texts: pa.Array, name: str) -> np.ndarray:
         raise RecordError(
             f"{quoted(texts[first].as_py())} is not a number.",
             sieve.rows.location(first, name),
-            f"Correct it, empty the cell, or {_SKIP}.",
+            sieve.fix("Correct it, empty the cell"),
         )
-    # Arrow's parser knows no plus sign.
+    # The parser of older versions of Arrow knows no plus sign.
     digits = pc.if_else(is_number, pc.utf8_ltrim(trimmed, "+"), pa.scalar(None, pa.large_string()))
     numbers = np.asarray(pc.fill_null(pc.cast(digits, pa.float64()), np.nan))
     first = sieve.drop(np.isinf(numbers), f"an infinite number in column {name!r}", name)
@@ -297,18 +322,18 @@ def _parse_numbers(sieve: _Sieve, texts: pa.Array, name: str) -> np.ndarray:
         raise RecordError(
             f"{quoted(texts[first].as_py())} is too large for a number.",
             sieve.rows.location(first, name),
-            f"Correct it, empty the cell, or {_SKIP}.",
+            sieve.fix("Correct it, empty the cell"),
         )
     return np.where(np.isinf(numbers), np.nan, numbers)
 
 
-def _require_labels(sieve: _Sieve, labels: pa.Array, name: str) -> None:
-    first = sieve.drop(np.asarray(pc.equal(labels, "")), "no label", name)
+def _require_labels(sieve: _Sieve, labels: pa.Array, name: str | None) -> None:
+    first = sieve.drop(_is_empty(labels), "no label", name)
     if first is not None:
         raise RecordError(
             "The label is missing.",
             sieve.rows.location(first, name),
-            f"Fill it in, or {_SKIP}.",
+            sieve.fix("Fill it in"),
         )
 
 
@@ -318,5 +343,10 @@ def _is_blank(texts: list[pa.Array], numeric: np.ndarray) -> np.ndarray:
     for text in texts:
         if not blank.any():
             break
-        blank &= np.asarray(pc.equal(pc.utf8_trim_whitespace(text), ""))
+        blank &= _is_empty(text)
     return blank
+
+
+def _is_empty(texts: pa.Array) -> np.ndarray:
+    """Return True (num_rows,) where there is nothing but padding."""
+    return np.asarray(pc.equal(pc.utf8_trim(texts, _PADDING), ""))
