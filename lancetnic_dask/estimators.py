@@ -272,6 +272,8 @@ class Classification:
                 random_state=self._split.random_state,
                 group_size=_or_setting(group_size, "training.group-size"),
             ),
+            max_features=_or_setting(self._features.max_features, "features.max-features-cap"),
+            max_classes=setting("features.max-classes"),
             train_path=train_path,
             val_path=val_path,
             storage_options=self._storage_options,

@@ -1,37 +1,37 @@
 """A model folder and new rows -> labels or probabilities.
 
 One string needs neither a cluster nor Dask; a Dask DataFrame gives a lazy result, one
-partition at a time.
+partition at a time. What may be passed, and how it is read, is in `run.new_rows`.
 """
 
 from __future__ import annotations
 
-import sys
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 
-from lancetnic_dask.errors import (
-    ColumnError,
-    LancetnicError,
-    ModelFileError,
-    RecordError,
-    SettingError,
-    quoted,
-    suggestion,
-)
+from lancetnic_dask.errors import ModelFileError, SettingError
 from lancetnic_dask.features.labels import parse_labels
 from lancetnic_dask.features.ngrams import expand_terms
 from lancetnic_dask.features.shard import TokenShard
 from lancetnic_dask.features.tokenize import Tokenizer
 from lancetnic_dask.features.weighting import encode_rows
 from lancetnic_dask.models.registry import resolve_model
-from lancetnic_dask.run.model_file import MANIFEST_NAME, ModelFile, read_model, resolve_folder
-from lancetnic_dask.training.batches import iter_batches
-from lancetnic_dask.training.loop import SCORING_ROWS
+from lancetnic_dask.run.model_file import ModelFile, read_stamped, resolve_folder, stamp_of
+from lancetnic_dask.run.new_rows import (
+    NewRows,
+    is_dask_table,
+    is_pandas_frame,
+    is_pandas_series,
+    read_frame,
+    read_row,
+    read_rows,
+    require_columns,
+)
+from lancetnic_dask.training.scoring import score_rows
 
 if TYPE_CHECKING:
     import os
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import pandas as pd
+    import pyarrow as pa
 
     from lancetnic_dask.features.tokenize import TokenizedText
 
@@ -67,13 +68,16 @@ def load(path: str | os.PathLike[str]) -> Model:
         If there is no model, or it is broken, cut short, foreign or too new.
     """
     folder = resolve_folder(path)
-    return Model(read_model(folder), folder)
+    model_file, stamp = read_stamped(folder)
+    model = Model(model_file, folder, stamp)
+    _LOADED.add(model)
+    return model
 
 
 class Model:
     """A trained classifier.
 
-    Made by `load`.
+    Made by `load`. Several threads may use one model at once.
 
     Parameters
     ----------
@@ -81,6 +85,8 @@ class Model:
         What was read.
     folder : Path
         Where from.
+    stamp : str
+        What tells it from other models, by `stamp_of`.
 
     Attributes
     ----------
@@ -91,55 +97,58 @@ class Model:
         Columns that a DataFrame needs.
     """
 
-    def __init__(self, model_file: ModelFile, folder: Path) -> None:
+    def __init__(self, model_file: ModelFile, folder: Path, stamp: str) -> None:
         self.folder = folder
+        self.stamp = stamp
         self.text_columns = model_file.roles.text_columns
         self.data_columns = model_file.roles.data_columns
         self.classes = parse_labels(model_file.features.classes)
         self._file = model_file
         self._stop_words = frozenset(model_file.stop_words)
-        self._network = _build_network(model_file, folder)
+        self._network = _build_network(model_file)
 
-    def predict(self, data: Any, scalar_data: Any = None) -> Any:
+    def predict(self, data: Any = None, scalar_data: Any = None) -> Any:
         """Return the most probable class of each row.
 
         Parameters
         ----------
-        data : str, sequence of str, pandas.DataFrame, dask.dataframe.DataFrame or None
-            One text, several texts, or rows with `text_columns` and `data_columns`. None where
-            the model reads numbers only.
-        scalar_data : number or array of shape (num_rows,) or (num_rows, num_data_columns)
-            Numbers beside texts, in the order of `data_columns`; None (or NaN) is missing.
-            Default None.
+        data : str, sequence of str, pandas or dask Series or DataFrame, or None, default=None
+            One text; a list, tuple, 1-D array or Series of texts; or rows with `text_columns`
+            and `data_columns`. A missing text is empty. None where the model reads numbers only.
+        scalar_data : number or array, default=None
+            Numbers beside texts, in the order of `data_columns`: of shape
+            (num_rows, num_data_columns), or (num_rows,) for one data column; beside one text a
+            number, or (num_data_columns,). None and NaN are missing and count as the training
+            mean.
 
         Returns
         -------
         label, ndarray, pandas.Series or dask.dataframe.Series
-            A label for one text; an array of shape (num_rows,) for several; for a DataFrame a
-            Series with its index, lazy for a Dask DataFrame.
+            A label for one text; an array of shape (num_rows,) for several; for a DataFrame or
+            a Series a Series with its index, lazy for one of Dask.
 
         Raises
         ------
         ColumnError
-            If a DataFrame lacks a column.
+            If a DataFrame lacks a column, or has it twice.
         SettingError
-            If the data is of another kind, or doesn't fit the model's columns.
+            If the data is of another kind or shape, or doesn't fit the model's columns.
         RecordError
-            If a number is none.
+            If a text is no text, or a number is none or infinite.
+        ModelFileError
+            If the model's scores are no numbers.
         """
-        if _is_dask_frame(data):
-            return self._map_partitions(data, "predict")
-        probabilities = self.predict_proba(data, scalar_data)
-        if isinstance(data, str) or (data is None and np.ndim(scalar_data) == 0):
-            return self.classes.tolist()[int(np.argmax(probabilities))]
-        labels = self.classes[np.asarray(probabilities).argmax(axis=1)]
-        if _is_pandas_frame(data):
-            import pandas as pd
+        if is_dask_table(data):
+            return self._map_partitions(data, scalar_data, "predict")
+        rows = self._read(data, scalar_data)
+        codes = self._score(rows).argmax(axis=1)
+        if rows.is_single:
+            return self.classes.tolist()[int(codes[0])]
+        if is_pandas_frame(data) or is_pandas_series(data):
+            return self._series(codes, data.index)
+        return self.classes[codes]
 
-            return pd.Series(labels, index=data.index, name=self._file.roles.label_column)
-        return labels
-
-    def predict_proba(self, data: Any, scalar_data: Any = None) -> Any:
+    def predict_proba(self, data: Any = None, scalar_data: Any = None) -> Any:
         """Return the probability of each class for each row.
 
         Parameters
@@ -151,27 +160,22 @@ class Model:
         -------
         ndarray, pandas.DataFrame or dask.dataframe.DataFrame
             Shape (num_classes,) for one text, (num_rows, num_classes) for several; for a
-            DataFrame one with its index and the classes as columns. float32.
+            DataFrame or a Series a DataFrame with its index and the classes as columns. float32.
 
         Raises
         ------
-        ColumnError, SettingError, RecordError
+        ColumnError, SettingError, RecordError, ModelFileError
             As in `predict`.
         """
-        if _is_dask_frame(data):
-            return self._map_partitions(data, "predict_proba")
-        if _is_pandas_frame(data):
-            import pandas as pd
-
-            texts = [_text_cells(data, name) for name in self.text_columns]
-            numeric = [_number_cells(data, name) for name in self.data_columns]
-            columns = np.stack(numeric, axis=1) if numeric else np.empty((len(data), 0))
-            return pd.DataFrame(self._score(texts, columns), index=data.index, columns=self.classes)
-        is_single = isinstance(data, str) or (data is None and np.ndim(scalar_data) == 0)
-        texts = self._texts_of(data)
-        numeric_rows = self._numbers_of(scalar_data, len(texts[0]) if texts else None)
-        scores = self._score(texts, numeric_rows)
-        return scores[0] if is_single else scores
+        if is_dask_table(data):
+            return self._map_partitions(data, scalar_data, "predict_proba")
+        rows = self._read(data, scalar_data)
+        scores = self._score(rows)
+        if rows.is_single:
+            return scores[0]
+        if is_pandas_frame(data) or is_pandas_series(data):
+            return self._frame(scores, data.index)
+        return scores
 
     def predict_row(
         self, texts: Sequence[Any] | None = None, numbers: Sequence[Any] | None = None
@@ -192,15 +196,15 @@ class Model:
 
         Raises
         ------
+        SettingError
+            If there are more or fewer values than columns.
         RecordError
-            If a number is none.
+            If a text is no text, or a number is none or infinite.
+        ModelFileError
+            If the model's scores are no numbers.
         """
-        cells = [""] * len(self.text_columns) if texts is None else texts
-        arrays = [
-            _string_array([cell], name) for cell, name in zip(cells, self.text_columns, strict=True)
-        ]
-        scores = self._score(arrays, self._numbers_of(numbers, 1))
-        return self.classes.tolist()[int(scores[0].argmax())]
+        row = read_row(texts, numbers, self.text_columns, self.data_columns)
+        return self.classes.tolist()[int(self._score(row)[0].argmax())]
 
     def __repr__(self) -> str:
         columns = ", ".join(map(repr, (*self.text_columns, *self.data_columns)))
@@ -209,74 +213,34 @@ class Model:
             f"{self._file.features.input_size:,} features, from {str(self.folder)!r})"
         )
 
-    def _texts_of(self, data: Any) -> list[pa.Array]:
-        """Read one text or several as the model's only text column."""
-        if data is None and not self.text_columns:
-            return []
-        if len(self.text_columns) != 1:
-            raise SettingError(
-                f"The model reads {len(self.text_columns)} text columns: "
-                f"{', '.join(map(repr, self.text_columns))}.",
-                None,
-                "Pass a pandas DataFrame with these columns.",
-            )
-        texts = [data] if isinstance(data, str) else data
-        if isinstance(texts, bytes) or not hasattr(texts, "__iter__"):
-            raise SettingError(
-                f"{quoted(data)} cannot be predicted for.",
-                None,
-                "Pass a string, a list of strings, a pandas or a Dask DataFrame.",
-            )
-        return [_string_array(list(texts), self.text_columns[0])]
+    def _read(self, data: Any, scalar_data: Any) -> NewRows:
+        if not is_pandas_frame(data):
+            return read_rows(data, scalar_data, self.text_columns, self.data_columns)
+        _refuse_scalar_data(scalar_data)
+        return read_frame(data, self.text_columns, self.data_columns)
 
-    def _numbers_of(self, scalar_data: Any, num_rows: int | None) -> npt.NDArray[np.float64]:
-        """Read numbers beside texts, float64 (num_rows, num_data_columns)."""
-        width = len(self.data_columns)
-        if scalar_data is None:
-            return np.full((num_rows or 0, width), np.nan)
-        try:
-            numbers = np.asarray(scalar_data, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise RecordError(
-                f"{quoted(scalar_data)} holds something that is not a number.", "scalar_data"
-            ) from error
-        expected = (num_rows if num_rows is not None else (numbers.size // max(width, 1)), width)
-        if numbers.size != expected[0] * width or not width:
-            raise SettingError(
-                f"scalar_data has {numbers.size} numbers, the model reads {width} for a row "
-                f"and there are {expected[0]} rows.",
-                None,
-                "Pass the numbers in the order of "
-                f"{', '.join(map(repr, self.data_columns)) or 'no column at all'}.",
-            )
-        return numbers.reshape(expected)
-
-    def _score(
-        self, texts: Sequence[pa.Array], numeric: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float32]:
+    def _score(self, rows: NewRows) -> npt.NDArray[np.float32]:
         """Return probabilities float32 (num_rows, num_classes)."""
-        infinite = np.argwhere(np.isinf(numeric))
-        if len(infinite):
-            row, column = infinite[0]
-            raise RecordError(
-                "The number is infinite.", f"row {row + 1}, column {self.data_columns[column]!r}"
-            )
+        num_rows = len(rows.numeric)
         shard = TokenShard(
-            texts=tuple(self._tokenize(text) for text in texts),
-            numeric=numeric,
+            texts=tuple(self._tokenize(text) for text in rows.texts),
+            numeric=rows.numeric,
             label_codes=np.empty(0, np.int32),
             label_values=(),
-            row_hash=np.empty((len(numeric), 2), np.uint64),
+            row_hash=np.empty((num_rows, 2), np.uint64),
         )
-        rows = encode_rows(shard, np.arange(len(numeric)), self._file.features)
-        scores = np.empty((len(numeric), len(self.classes)), np.float32)
-        start = 0
-        with torch.no_grad():
-            for batch in iter_batches(rows, np.arange(rows.num_rows), SCORING_ROWS):
-                logits = self._network(batch.rows)
-                stop = start + batch.rows.num_rows
-                scores[start:stop] = torch.softmax(logits, dim=1).numpy()
-                start = stop
+        encoded = encode_rows(shard, np.arange(num_rows), self._file.features)
+        scores = np.empty((num_rows, len(self.classes)), np.float32)
+        for start, logits in score_rows(self._network, encoded):
+            is_bad = ~torch.isfinite(logits).all(dim=1)
+            if is_bad.any():
+                raise ModelFileError(
+                    f"The model's scores of row {start + int(is_bad.int().argmax()) + 1} are no "
+                    "finite numbers.",
+                    str(self.folder),
+                    "Its weights are too large: train it anew with a lower learning_rate.",
+                )
+            scores[start : start + len(logits)] = torch.softmax(logits, dim=1).numpy()
         return scores
 
     def _tokenize(self, texts: pa.Array) -> TokenizedText:
@@ -288,117 +252,109 @@ class Model:
             stop_words=self._stop_words,
         )
 
-    def _map_partitions(self, frame: Any, method: str) -> Any:
-        for name in (*self.text_columns, *self.data_columns):
-            _require_column(name, list(frame.columns))
-        empty = _empty_like(frame)
-        return frame.map_partitions(
+    def _series(self, codes: npt.NDArray[np.intp], index: pd.Index) -> pd.Series:
+        import pandas as pd
+
+        # Named, not guessed from the values: no rows must have the type that rows have.
+        dtype: Any = "int64" if self.classes.dtype == np.int64 else "str"
+        name = self._file.roles.label_column
+        labels: pd.Series = pd.Series(self.classes[codes], index=index, name=name, dtype=dtype)
+        return labels
+
+    def _frame(self, scores: npt.NDArray[np.float32], index: pd.Index) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(scores, index=index, columns=pd.Index(self.classes.tolist()))
+
+    def _map_partitions(self, table: Any, scalar_data: Any, method: str) -> Any:
+        _refuse_scalar_data(scalar_data)
+        if table.ndim == 2:
+            names = (*self.text_columns, *self.data_columns)
+            require_columns(table.columns, names)
+            table = table[list(names)]  # the others need not even be read
+        index = table._meta.index[:0]  # noqa: SLF001 - Dask's own way to ask for it
+        if method == "predict":
+            if table.ndim == 1:
+                self._read([], None)  # is there but one text column?
+            meta: Any = self._series(np.empty(0, np.intp), index)
+        else:
+            meta = self._frame(np.empty((0, len(self.classes)), np.float32), index)
+        return table.map_partitions(
             _score_partition,
             path=str(self.folder.resolve()),
-            stamp=_stamp(self.folder),
+            stamp=self.stamp,
             method=method,
-            meta=getattr(self, method)(empty),
+            meta=meta,
         )
 
 
 def load_once(path: str | os.PathLike[str]) -> Model:
-    """Open a model, or return the one that this process opened last if it is still the same."""
+    """Open a model, or return the one that this process has opened if it is still the same.
+
+    Threads that ask at once wait for one of them: the weights are in memory once.
+
+    Raises
+    ------
+    ModelFileError
+        As `load`.
+    """
     folder = resolve_folder(path).resolve()
-    return _load_stamped(folder, _stamp(folder))
+    return _LOADED.get(folder, stamp_of(folder))
 
 
-@lru_cache(maxsize=1)
-def _load_stamped(folder: Path, stamp: tuple[int, int]) -> Model:  # noqa: ARG001 - a key of the cache
-    return load(folder)
+class _LoadedModels:
+    """The models that this process has in memory; keeps alive only the one used last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._models: weakref.WeakValueDictionary[tuple[Path, str], Model] = (
+            weakref.WeakValueDictionary()
+        )
+        self._last: Model | None = None
+
+    def add(self, model: Model) -> None:
+        """Remember a model for as long as somebody uses it."""
+        self._models[model.folder.resolve(), model.stamp] = model
+
+    def get(self, folder: Path, stamp: str) -> Model:
+        """Return the model of a folder that had this stamp just now."""
+        with self._lock:
+            model = self._models.get((folder, stamp))
+            if model is None:
+                self._last = None  # never two in memory on our account
+                model = load(folder)
+            self._last = model
+            return model
 
 
-def _stamp(folder: Path) -> tuple[int, int]:
-    manifest = (folder / MANIFEST_NAME).stat()
-    return manifest.st_mtime_ns, manifest.st_ino
+_LOADED = _LoadedModels()
 
 
-def _score_partition(frame: pd.DataFrame, *, path: str, stamp: tuple[int, int], method: str) -> Any:
-    """Score one partition of a Dask DataFrame (a worker's task)."""
+def _score_partition(table: Any, *, path: str, stamp: str, method: str) -> Any:
+    """Score one partition of a Dask DataFrame or Series (a worker's task)."""
     model = load_once(path)
-    if _stamp(model.folder) != stamp:
+    if model.stamp != stamp:
         raise ModelFileError(
             "The model was replaced while it was used.", path, "Load it again, and predict anew."
         )
-    return getattr(model, method)(frame)
+    return getattr(model, method)(table)
 
 
-def _build_network(model_file: ModelFile, folder: Path) -> torch.nn.Module:
+def _refuse_scalar_data(scalar_data: Any) -> None:
+    if scalar_data is not None:
+        raise SettingError(
+            "scalar_data goes with texts, and here is a table.",
+            None,
+            "Put the numbers into columns of one DataFrame.",
+        )
+
+
+def _build_network(model_file: ModelFile) -> torch.nn.Module:
     """Make the network around the weights that were read; nothing is drawn or allocated twice."""
     features = model_file.features
-    try:
-        with torch.device("meta"):
-            network = resolve_model(model_file.model_name)(
-                features.input_size, num_numeric=features.num_numeric, **model_file.model_args
-            )
-        network.load_state_dict(dict(model_file.state), strict=True, assign=True)
-    except (TypeError, RuntimeError, LancetnicError) as error:
-        raise ModelFileError(
-            f"The weights do not fit the model that model.json describes: {quoted(str(error))}.",
-            str(folder),
-            "It is damaged, or was written by another version. Use another copy of it.",
-        ) from error
-    return network.eval()
-
-
-def _is_pandas_frame(data: Any) -> bool:
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(data, pandas.DataFrame)
-
-
-def _is_dask_frame(data: Any) -> bool:
-    # A Dask DataFrame exists only where Dask has been imported already.
-    frames = sys.modules.get("dask.dataframe")
-    return frames is not None and isinstance(data, frames.DataFrame)
-
-
-def _empty_like(frame: Any) -> pd.DataFrame:
-    return cast("pd.DataFrame", frame._meta.iloc[:0])  # noqa: SLF001 - Dask's own way to ask for it
-
-
-def _require_column(name: str, columns: list[str]) -> None:
-    count = columns.count(name)
-    if count != 1:
-        what = f"There is no column {name!r}." if not count else f"Column {name!r} stands twice."
-        raise ColumnError(what, "the DataFrame", suggestion(name, [str(one) for one in columns]))
-
-
-def _text_cells(frame: pd.DataFrame, name: str) -> pa.Array:
-    _require_column(name, list(frame.columns))
-    cells = frame[name]
-    return _string_array(
-        ["" if missing else cell for cell, missing in zip(cells, cells.isna(), strict=True)], name
-    )
-
-
-def _number_cells(frame: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
-    import pandas as pd
-
-    _require_column(name, list(frame.columns))
-    cells = frame[name]
-    is_empty = cells.isna() | (cells.astype(str).str.strip() == "")
-    numbers = pd.to_numeric(cells.mask(is_empty), errors="coerce").astype("float64")
-    wrong = np.flatnonzero(np.asarray(numbers.isna() & ~is_empty))
-    if len(wrong):
-        raise RecordError(
-            f"{quoted(cells.iloc[wrong[0]])} is not a number.",
-            f"row {wrong[0] + 1} of the DataFrame, column {name!r}",
-            "Correct it, or leave the cell empty.",
+    with torch.device("meta"):
+        network = resolve_model(model_file.model_name)(
+            features.input_size, num_numeric=features.num_numeric, **model_file.model_args
         )
-    return np.asarray(numbers, dtype=np.float64)
-
-
-def _string_array(values: list[Any], name: str) -> pa.Array:
-    """Return text cells as Arrow; other values are written out as text, None is empty."""
-    texts = ["" if value is None else value if isinstance(value, str) else str(value)
-             for value in values]  # fmt: skip
-    try:
-        return pa.array(texts, pa.large_string())
-    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
-        raise RecordError(
-            f"A text cannot be written as UTF-8: {error}.", f"column {name!r}"
-        ) from error
+    network.load_state_dict(dict(model_file.state), strict=True, assign=True)
+    return network.eval()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from distributed import Client, LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# No deadline: the first example of a property compiles kernels.
+hypothesis.settings.register_profile("lancetnic", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("lancetnic")
 
 
 @pytest.fixture(scope="session")

@@ -1,63 +1,47 @@
 """A memory limit and a few sizes -> who may take how many bytes.
 
-Pure arithmetic over integers: what the machine has is found in ``limits.py``, the workers are
-started in ``local.py``, what is really used is measured in ``memory_watch.py``. The budget sets
-how many workers there are and how many partitions are in flight. It never changes which rows make
-a partition or a group, nor the model, so those are the same on every machine.
+Pure arithmetic over integers: the total is chosen in ``total.py``, the measured sizes stand in
+``sizes.py``, the workers are started in ``local.py``, those of a cluster that is there
+already are looked at in ``workers.py``, and ``memory_watch.py`` measures what is really used.
+The budget sets how many workers there are and how many partitions are in flight. It never changes
+which rows make a partition or a group, nor the model: those are the same on every machine.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import floor, log10
 from typing import TYPE_CHECKING, Any, Literal
 
-from lancetnic_dask.errors import BudgetError, SettingError, quoted
+from lancetnic_dask.cluster.sizes import (
+    CLIENT_BASE_BYTES,
+    csr_bytes,
+    csr_most_bytes,
+    largest_fitting,
+    shown_bytes,
+    worker_limit,
+)
+from lancetnic_dask.cluster.total import decide_reserve, decide_total
+from lancetnic_dask.errors import BudgetError, SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lancetnic_dask.cluster.limits import MemoryLimit
 
-__all__ = ["WORKER_TERMINATE_FRACTION", "MemoryBudget", "decide_budget"]
+__all__ = ["MemoryBudget", "decide_budget"]
 
 _MIB = 1 << 20
-_GIB = 1 << 30
-
-# More would train no faster: the order of rows and the size of groups do not depend on it.
-DEFAULT_TOTAL_BYTES = 16 * _GIB
-
-# A desktop with a browser takes 2-4 GiB and does not grow with the machine. Of a small machine
-# we leave a quarter.
-DESKTOP_MIN_BYTES, DESKTOP_MAX_BYTES = 1 * _GIB, 4 * _GIB
-
-# Where the total is a promise to us alone (a cgroup, or asked for): kernel buffers, page tables,
-# the interpreter's slack.
-MARGIN_MIN_BYTES, MARGIN_MAX_BYTES = 64 * _MIB, 512 * _MIB
-MARGIN_SHARE = 1 / 16
-
-# Anonymous bytes of a client with torch (one Adam step done), numba, arrow, pandas, dask.dataframe,
-# the scheduler of two workers and its dashboard opened once: 355 MiB (562 resident; the rest are
-# pages of libraries, which the kernel can drop). torch 2.13 (CPU), distributed 2026.8, Linux
-# x86-64. The rest is for an open dashboard and our own compiled kernels.
-CLIENT_BASE_BYTES = 450 * _MIB
-
-# Resident bytes of a worker with numba (a kernel compiled), arrow, pandas and dask.dataframe:
-# 313 MiB, of which 174 anonymous. Resident, because the nanny judges by that.
-WORKER_BASE_BYTES = 320 * _MIB
-
-# Scratch of one partition being read and tokenized, for each of its bytes. 10 measured for Arrow
-# (read_csv, utf8_lower, split, dictionary_encode) on 16 MiB of package descriptions.
-SCRATCH_PER_TEXT_BYTE = 12
-
-# CSR rows (int32 column, float32 value) for each byte of text. Measured: 1.29 for package
-# descriptions (7.1 bytes of text for each token), 0.5 for source code; 2.8 for chat lines of
-# three short words. With bigrams 2.08 in all, so less than twice.
-CSR_PER_TEXT_BYTE = 1.5
 
 # One group is trained on while the next one is read.
 GROUPS_IN_MEMORY = 2
 
-# The nanny restarts a worker above this share of its limit; the other thresholds are turned off.
-WORKER_TERMINATE_FRACTION = 0.95
+# Groups get this share of the total, if their rows may need it, even where the average is less.
+# So a smaller group_size frees memory for rows that are larger than the average, not for workers.
+GROUPS_SHARE = 1 / 16
+
+# A worker gets so many times what two partitions in flight need, if there is so much. More would
+# serve nobody there, and groups of short rows may need it.
+WORKER_COMFORT = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +60,15 @@ class MemoryBudget:
     client_bytes : int
         The client's process with its libraries, the scheduler and the dashboard.
     groups_bytes : int
-        Two groups of shards as CSR rows.
+        Two groups of shards as CSR rows, by an average; `check_groups` judges the real ones.
     model_bytes : int
         Room for weights, gradients, optimizer state and one checkpoint copy.
     num_workers : int
-        Worker processes, of one thread each.
+        Worker processes of our own, of one thread each. 0 on a cluster that was there before.
     worker_limit_bytes : int
         Limit of each worker, given to Dask. At 95 % of it a worker is restarted.
-    max_in_flight : int
-        Partitions that are submitted and not yet used up, 1 or 2 for each worker.
+    partitions_per_thread : int
+        Partitions that are submitted and not yet used up for each thread of the cluster, 1 or 2.
     partition_bytes : int
         Text in one partition, in bytes, as given.
     group_size : int
@@ -99,23 +83,32 @@ class MemoryBudget:
     model_bytes: int
     num_workers: int
     worker_limit_bytes: int
-    max_in_flight: int
+    partitions_per_thread: int
     partition_bytes: int
     group_size: int
 
-    def check_model(
-        self, model_bytes: int, *, bytes_per_feature: int = 0, num_features: int = 0
-    ) -> None:
+    @property
+    def max_in_flight(self) -> int:
+        """Partitions in flight on our own workers; on another cluster, count its threads."""
+        return self.partitions_per_thread * self.num_workers
+
+    @property
+    def spare_bytes(self) -> int:
+        """What no part was given. Groups of short rows may take it."""
+        given = self.reserve_bytes + self.client_bytes + self.groups_bytes + self.model_bytes
+        return self.total_bytes - given - self.num_workers * self.worker_limit_bytes
+
+    def check_model(self, model_bytes: Callable[[int], int], *, num_features: int) -> None:
         """Refuse a model that does not fit, as soon as its size is known.
 
         Parameters
         ----------
-        model_bytes : int
-            Weights, gradients, optimizer state and checkpoint copy of the real model, in bytes.
-        bytes_per_feature : int, default=0
-            Bytes of these that one more column takes. 0 where they do not depend on columns.
-        num_features : int, default=0
-            Columns of the real model.
+        model_bytes : callable
+            ``model_bytes(num_features)`` says what weights, gradients, optimizer state and
+            checkpoint copy take in bytes. It never falls as the number grows.
+        num_features : int
+            Features of the real model. Of several text columns the most that one has, if
+            ``model_bytes`` counts them for each: what is advised is a ``max_features``.
 
         Raises
         ------
@@ -123,39 +116,93 @@ class MemoryBudget:
             If the model is larger than ``self.model_bytes``. It holds the arithmetic, and the
             largest ``max_features`` that would fit, if there is one.
         """
-        if model_bytes <= self.model_bytes:
+        needed_bytes = model_bytes(num_features)
+        if needed_bytes <= self.model_bytes:
             return
-        fix = "Pass a smaller hidden_size= or group_size=, or a larger memory=."
-        if bytes_per_feature > 0:
-            fixed_bytes = model_bytes - bytes_per_feature * num_features
-            fitting = _round_down((self.model_bytes - fixed_bytes) // bytes_per_feature)
-            if fitting > 0:
-                fix = f"max_features={fitting} would fit. {fix}"
-        described = f" with {num_features} columns" if num_features else ""
+        fitting = largest_fitting(model_bytes, self.model_bytes, stop=num_features)
+        advice = f"max_features={fitting} would fit. " if fitting else ""
+        described = f" with {num_features} features" if num_features else ""
         raise BudgetError(
-            f"The model{described} takes {_shown(model_bytes)} with its gradients, optimizer state "
-            f"and checkpoint copy, but the memory budget has {_shown(self.model_bytes)} for it:\n"
+            f"The model{described} takes {shown_bytes(needed_bytes)} with its gradients, optimizer "
+            f"state and checkpoint copy, but the memory budget has "
+            f"{shown_bytes(self.model_bytes)} for it:\n{self.table()}",
+            None,
+            f"{advice}Pass a smaller hidden_size= or group_size=, or a larger memory=.",
+        )
+
+    def check_groups(self, group_bytes: int, *, group_size: int, largest_shard_bytes: int) -> None:
+        """Refuse groups that do not fit, as soon as the rows are counted.
+
+        Parameters
+        ----------
+        group_bytes : int
+            Upper bound of the two largest groups together, as encoded rows, in bytes.
+        group_size : int
+            Shards in one group.
+        largest_shard_bytes : int
+            The most that one shard takes as encoded rows, in bytes.
+
+        Raises
+        ------
+        BudgetError
+            If they are larger than ``self.groups_bytes`` and ``self.spare_bytes`` together. It
+            holds the arithmetic, and the largest ``group_size`` that surely fits; if none does,
+            the ``partition_bytes`` that would with groups of one shard.
+        """
+        room_bytes = self.groups_bytes + self.spare_bytes
+        if group_bytes <= room_bytes:
+            return
+        one_bytes = GROUPS_IN_MEMORY * largest_shard_bytes
+        # What the next run gives to smaller groups at least; what is spare now, workers may take.
+        sure_bytes = min(room_bytes, _share(self.total_bytes))
+        fitting = min(group_size - 1, sure_bytes // one_bytes)
+        if fitting:
+            fix = f"Pass group_size={fitting}, which would fit, or a larger memory=."
+        else:
+            smaller = largest_fitting(
+                lambda size: -(-one_bytes * size // self.partition_bytes),
+                sure_bytes,
+                stop=self.partition_bytes,
+            )
+            fix = (
+                f"Not even group_size=1 fits: it takes {shown_bytes(one_bytes)}. Pass "
+                f"partition_bytes={smaller} with it, or a larger memory=."
+            )
+        raise BudgetError(
+            f"Two groups of {group_size} shards take {shown_bytes(group_bytes)} as rows of "
+            f"numbers, but the memory budget has {shown_bytes(room_bytes)} for them:\n"
             f"{self.table()}",
             None,
             fix,
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the items by name, as JSON can hold them; sizes in bytes."""
-        return asdict(self)
+        """Return the items by name, as JSON can hold them; sizes in bytes.
+
+        Those of workers are left out where we have none of our own.
+        """
+        items = asdict(self)
+        if not self.num_workers:
+            del items["num_workers"], items["worker_limit_bytes"]
+        return items
 
     def table(self) -> str:
         """Return the arithmetic, one item a line, the sizes in MiB or GiB."""
-        each = f"s of {_shown(self.worker_limit_bytes)}" if self.num_workers > 1 else ""
         lines = _table_head(
             self.total_bytes, self.source, self.reserve_bytes, self.groups_bytes, self.group_size
         )
-        lines += [
-            _line("  model, optimizer, checkpoint copy", self.model_bytes),
-            _line(f"  {self.num_workers} worker{each}", self.num_workers * self.worker_limit_bytes),
-            f"  in flight: at most {self.max_in_flight} x {_shown(self.partition_bytes)} of text",
-        ]
-        return "\n".join(lines)
+        lines.append(_line("  model, optimizer, checkpoint copy", self.model_bytes))
+        text = f"{shown_bytes(self.partition_bytes)} of text"
+        if self.num_workers:
+            each = f"s of {shown_bytes(self.worker_limit_bytes)}" if self.num_workers > 1 else ""
+            workers_bytes = self.num_workers * self.worker_limit_bytes
+            lines.append(_line(f"  {self.num_workers} worker{each}", workers_bytes))
+            in_flight = f"at most {self.max_in_flight} x {text}"
+        else:
+            in_flight = f"at most {self.partitions_per_thread} x {text} a thread of the cluster"
+        if self.spare_bytes >= _MIB:
+            lines.append(_line("  not needed", self.spare_bytes))
+        return "\n".join([*lines, f"  in flight: {in_flight}"])
 
     def __str__(self) -> str:
         return self.table()
@@ -179,6 +226,8 @@ def decide_budget(
     model_bytes_bound: int,
     num_workers: int | None = None,
     terms_per_token: int = 1,
+    has_workers: bool = True,
+    workers_compile: bool = False,
 ) -> MemoryBudget:
     """Divide the memory between desktop, client, model and workers.
 
@@ -204,7 +253,15 @@ def decide_budget(
     num_workers : int or None, default=None
         Worker processes. None takes as many as CPUs and memory allow.
     terms_per_token : int, default=1
-        Term lengths that are counted: 2 for ``ngram_range=(1, 2)``. CSR rows grow by it.
+        Term lengths that are counted: 2 for ``ngram_range=(1, 2)``. CSR rows grow by it, and
+        from 3 on what a worker needs.
+    has_workers : bool, default=True
+        Whether we start workers on this machine. False for a cluster that is there already
+        (``local.starts_cluster``): its workers' memory is not ours to divide
+        (``workers.check_workers`` looks at it), and ``num_workers`` has no meaning.
+    workers_compile : bool, default=False
+        Whether each worker compiles the kernels itself, because machine code cannot be kept on
+        disk.
 
     Returns
     -------
@@ -229,36 +286,47 @@ def decide_budget(
     ]:
         if value < least:
             raise SettingError(f"{name} must be at least {least}, and is {value!r}.")
-    total_bytes, source = _decide_total(total, limit)
-    reserve_bytes = _decide_reserve(total_bytes, source, limit)
-    kept_bytes = int(partition_bytes * CSR_PER_TEXT_BYTE * terms_per_token)
-    groups_bytes = GROUPS_IN_MEMORY * group_size * kept_bytes
-    worker_least = _worker_limit(partition_bytes, kept_bytes, in_flight=1)
-
+    total_bytes, source = decide_total(total, limit)
+    reserve_bytes = decide_reserve(total_bytes, source, limit)
+    num_shards = GROUPS_IN_MEMORY * group_size
+    groups_bytes = max(
+        num_shards * csr_bytes(partition_bytes, terms_per_token),
+        min(num_shards * csr_most_bytes(partition_bytes, terms_per_token), _share(total_bytes)),
+    )
+    one_each, two_each = (
+        worker_limit(
+            partition_bytes,
+            terms_per_token=terms_per_token,
+            in_flight=in_flight,
+            compiles=workers_compile,
+        )
+        for in_flight in (1, 2)
+    )
     shared_bytes = total_bytes - reserve_bytes - CLIENT_BASE_BYTES - groups_bytes
-    least_workers = 1 if num_workers is None else num_workers
-    spare_bytes = shared_bytes - least_workers * worker_least
+    least_workers = (1 if num_workers is None else num_workers) if has_workers else 0
+    spare_bytes = shared_bytes - least_workers * one_each
     if spare_bytes < 0:
         lines = _table_head(total_bytes, source, reserve_bytes, groups_bytes, group_size)
-        lines += [
-            _line(f"  {least_workers} worker(s) at least", least_workers * worker_least),
-            _line("missing, before any model", -spare_bytes),
-        ]
+        if least_workers:
+            label = f"  {least_workers} worker(s) at least"
+            lines.append(_line(label, least_workers * one_each))
+        lines.append(_line("missing, before any model", -spare_bytes))
         arithmetic = "\n".join(lines)
-        fewer = "num_workers=1, " if least_workers > 1 else ""
+        fewer = "lancetnic.cluster.workers=1, " if least_workers > 1 else ""
         raise BudgetError(
-            f"{_shown(total_bytes)} of memory is too little to train:\n{arithmetic}",
+            f"{shown_bytes(total_bytes)} of memory is too little to train:\n{arithmetic}",
             None,
             f"Pass {fewer}a smaller group_size= (now {group_size}) or partition_bytes= "
-            f"(now {_shown(partition_bytes)}), or a larger memory=. max_features= and hidden_size= "
-            "change only the model, which is not counted here.",
+            f"(now {shown_bytes(partition_bytes)}), or a larger memory=. max_features= and "
+            "hidden_size= change only the model, which is not counted here.",
         )
     model_bytes = min(model_bytes_bound, spare_bytes)
-    workers_bytes = shared_bytes - model_bytes
-    fitting_workers = min(num_cpus, workers_bytes // worker_least)
-    count = fitting_workers if num_workers is None else num_workers
-    worker_limit_bytes = workers_bytes // count
-    has_room_for_two = worker_limit_bytes >= _worker_limit(partition_bytes, kept_bytes, in_flight=2)
+    count, limit_bytes = least_workers, 0
+    if has_workers:
+        workers_bytes = shared_bytes - model_bytes
+        if num_workers is None:
+            count = min(num_cpus, workers_bytes // one_each)
+        limit_bytes = min(workers_bytes // count, int(WORKER_COMFORT * two_each))
     return MemoryBudget(
         total_bytes=total_bytes,
         source=source,
@@ -267,69 +335,16 @@ def decide_budget(
         groups_bytes=groups_bytes,
         model_bytes=model_bytes,
         num_workers=count,
-        worker_limit_bytes=worker_limit_bytes,
-        max_in_flight=2 * count if has_room_for_two else count,
+        worker_limit_bytes=limit_bytes,
+        partitions_per_thread=1 if has_workers and limit_bytes < two_each else 2,
         partition_bytes=partition_bytes,
         group_size=group_size,
     )
 
 
-def _decide_total(
-    total: int | str | None, limit: MemoryLimit
-) -> tuple[int, Literal["asked", "default", "physical", "cgroup"]]:
-    if total is None:
-        if limit.bytes > DEFAULT_TOTAL_BYTES:
-            return DEFAULT_TOTAL_BYTES, "default"
-        return limit.bytes, limit.source
-    asked_bytes = _parse_size(total)
-    if asked_bytes > limit.bytes:
-        raise BudgetError(
-            f"memory={total!r} is {_shown(asked_bytes)}, but {_HAS[limit.source]} "
-            f"{_shown(limit.bytes)}.",
-            None,
-            f"Pass memory={str(limit.bytes // _MIB) + 'MiB'!r} or less.",
-        )
-    return asked_bytes, "asked"
-
-
-_HAS = {"physical": "the machine has", "cgroup": "its control group allows"}
-
-
-def _parse_size(total: int | str) -> int:
-    from dask.utils import parse_bytes
-
-    try:
-        size = int(parse_bytes(total))
-    except (AttributeError, TypeError, ValueError) as error:  # neither number nor text
-        raise SettingError(
-            f"memory={quoted(total)} is not a size.", None, "Pass bytes, or text like '8GiB'."
-        ) from error
-    if size <= 0:
-        raise SettingError(f"memory={quoted(total)} must be above zero.")
-    return size
-
-
-def _decide_reserve(total_bytes: int, source: str, limit: MemoryLimit) -> int:
-    """Choose what is left free, in bytes: memory beyond the total is room for the desktop too."""
-    margin_bytes = min(max(int(total_bytes * MARGIN_SHARE), MARGIN_MIN_BYTES), MARGIN_MAX_BYTES)
-    if source == "asked" or limit.source != "physical":
-        return margin_bytes
-    desktop_bytes = min(max(limit.bytes // 4, DESKTOP_MIN_BYTES), DESKTOP_MAX_BYTES)
-    return max(margin_bytes, desktop_bytes - (limit.bytes - total_bytes))
-
-
-def _worker_limit(partition_bytes: int, kept_bytes: int, *, in_flight: int) -> int:
-    """Return the least limit of a worker that has one partition at work and others waiting."""
-    needed = WORKER_BASE_BYTES + partition_bytes * SCRATCH_PER_TEXT_BYTE + in_flight * kept_bytes
-    return int(needed / WORKER_TERMINATE_FRACTION) + 1
-
-
-def _round_down(number: int) -> int:
-    """Round down to two digits: a figure that can be remembered and surely fits."""
-    if number < 100:
-        return number
-    unit = int(10 ** (floor(log10(number)) - 1))
-    return number // unit * unit
+def _share(total_bytes: int) -> int:
+    """Return what groups get at least, if they may need it."""
+    return int(total_bytes * GROUPS_SHARE)
 
 
 def _table_head(
@@ -344,8 +359,4 @@ def _table_head(
 
 
 def _line(label: str, size: int) -> str:
-    return f"{label:<52}{_shown(size):>11}"
-
-
-def _shown(size: int) -> str:
-    return f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.0f} MiB"
+    return f"{label:<52}{shown_bytes(size):>11}"

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import dask.config
 from distributed import Client, LocalCluster, get_worker, worker_client
 
-from lancetnic_dask.cluster.budget import WORKER_TERMINATE_FRACTION
 from lancetnic_dask.cluster.processes import ShieldedNanny
 from lancetnic_dask.config import setting
 from lancetnic_dask.errors import ClusterError, SettingError, quoted
@@ -29,19 +28,10 @@ if TYPE_CHECKING:
 
     from lancetnic_dask.cluster.budget import MemoryBudget
 
-__all__ = ["use_client"]
+__all__ = ["starts_cluster", "use_client"]
 
 # A worker that dies twice with the same partition will die again; once may be bad luck.
 _ALLOWED_FAILURES = 1
-
-# Our tasks hold one partition and keep little, so there is nothing to spill, and a pause would
-# wait for memory that never comes back. What is left is the restart of a worker that has gone wild.
-_WORKER_MEMORY = {
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": WORKER_TERMINATE_FRACTION,
-}
 
 
 @contextmanager
@@ -61,6 +51,12 @@ def use_client(
 
     Within the block the client is the current one. The address of its dashboard is
     ``client.dashboard_link``.
+
+    Whoever can connect to a Dask scheduler can run code as its owner, and a started cluster asks
+    for no password: on a machine with other users' accounts, such as a shared login node, these
+    can reach it over loopback while it runs. There, pass a client of a cluster with TLS, such as
+    ``Client(LocalCluster(security=True))``, which needs the package ``cryptography``; its
+    dashboard stays open to them even so.
 
     Parameters
     ----------
@@ -111,6 +107,23 @@ def use_client(
             yield usable
 
 
+def starts_cluster(client: Client | Cluster | str | None) -> bool:
+    """Tell whether `use_client` would start a cluster of our own.
+
+    Parameters
+    ----------
+    client : Client, Cluster, str or None
+        What `use_client` would be given.
+
+    Returns
+    -------
+    bool
+        False where there is one already: the argument's, that of the task that runs in this
+        thread, or the current client's.
+    """
+    return client is None and not _is_in_task() and _current_or_none() is None
+
+
 def _check_usable(client: Client) -> None:
     if client.asynchronous:
         raise SettingError(
@@ -126,18 +139,28 @@ def _check_usable(client: Client) -> None:
 
 def _current_client() -> AbstractContextManager[Client] | None:
     """Find the client of the task that runs in this thread, or the current one."""
-    try:
-        get_worker()
-    except ValueError:  # not inside a task
-        pass
-    else:
+    if _is_in_task():
         # Gives this task's thread back meanwhile: one worker of one thread would wait for itself.
         inside: AbstractContextManager[Client] = worker_client()
         return inside
+    current = _current_or_none()
+    return None if current is None else nullcontext(current)
+
+
+def _is_in_task() -> bool:
     try:
-        return nullcontext(Client.current())
-    except ValueError:  # there is none
+        get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def _current_or_none() -> Client | None:
+    try:
+        current: Client = Client.current()
+    except ValueError:
         return None
+    return current
 
 
 @contextmanager
@@ -169,10 +192,7 @@ def _client_of(cluster: Cluster) -> Iterator[Client]:
             None,
             "Pass one that was made with asynchronous=False.",
         )
-    try:
-        before = Client.current()
-    except ValueError:
-        before = None
+    before = _current_or_none()
     try:
         client = cluster.get_client()
     except (OSError, RuntimeError, ValueError) as error:
@@ -197,27 +217,26 @@ def _started(
     """Start a cluster on this machine as the budget says, and close it whatever happens."""
     timeout_seconds = setting("cluster.start-timeout")
     address = _free_address(dashboard_address or setting("cluster.dashboard-address"))
-    with dask.config.set(_WORKER_MEMORY):
-        try:
-            cluster = _start_whole(
-                n_workers=budget.num_workers,
-                threads_per_worker=1,
-                memory_limit=budget.worker_limit_bytes,
-                host="127.0.0.1",
-                dashboard_address=address,
-                worker_class=ShieldedNanny,
-                scheduler_kwargs={"allowed_failures": _ALLOWED_FAILURES},
-                death_timeout=timeout_seconds,
-                preload=[*dask.config.get("distributed.worker.preload"), ShieldedNanny.__module__],
-                local_directory=None if temporary_folder is None else os.fspath(temporary_folder),
-            )
-        except (OSError, RuntimeError) as error:  # TimeoutError is an OSError
-            raise ClusterError(
-                f"{budget.num_workers} workers did not start in {timeout_seconds:g} s: {error}",
-                None,
-                "See the log above; a slow machine may need a longer "
-                "lancetnic.cluster.start-timeout in Dask's configuration.",
-            ) from error
+    try:
+        cluster = _start_whole(
+            n_workers=budget.num_workers,
+            threads_per_worker=1,
+            memory_limit=budget.worker_limit_bytes,
+            host="127.0.0.1",
+            dashboard_address=address,
+            worker_class=ShieldedNanny,
+            scheduler_kwargs={"allowed_failures": _ALLOWED_FAILURES},
+            death_timeout=timeout_seconds,
+            preload=[*dask.config.get("distributed.worker.preload"), ShieldedNanny.__module__],
+            local_directory=None if temporary_folder is None else os.fspath(temporary_folder),
+        )
+    except (OSError, RuntimeError) as error:  # TimeoutError is an OSError
+        raise ClusterError(
+            f"{budget.num_workers} workers did not start in {timeout_seconds:g} s: {error}",
+            None,
+            "See the log above; a slow machine may need a longer "
+            "lancetnic.cluster.start-timeout in Dask's configuration.",
+        ) from error
     try:
         with Client(cluster, timeout=timeout_seconds, set_as_default=False) as client:
             yield client

@@ -1,6 +1,6 @@
 """A nanny -> worker processes that start from any script and outlive Ctrl-C, but not the client.
 
-What Dask's nanny does, with four differences, at the first start and at every restart:
+What Dask's nanny does, with five differences, at the first start and at every restart:
 
 - A script without ``if __name__ == "__main__"`` works: a spawned process would import the main
   module again, and with it start another cluster. Here the main module looks like a prompt's
@@ -11,6 +11,8 @@ What Dask's nanny does, with four differences, at the first start and at every r
   comes from the number of workers.
 - The client's environment is put back: Dask would leave OMP_NUM_THREADS=1 in it, and torch,
   imported later, would read that.
+- The memory thresholds are ours. They travel with the nanny: what is set in the client's
+  configuration while a cluster starts is gone when a worker is started again.
 
 That no worker outlives a killed client needs nothing of ours: Dask's workers hold a pipe whose
 other end closes with the client, and exit at once.
@@ -28,15 +30,18 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import dask.config
 from distributed import Nanny
 from distributed.core import Status
+
+from lancetnic_dask.cluster.sizes import WORKER_TERMINATE_FRACTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from distributed import Worker
 
-__all__ = ["WORKER_ENVIRONMENT", "ShieldedNanny", "dask_setup"]
+__all__ = ["WORKER_ENVIRONMENT", "WORKER_MEMORY", "ShieldedNanny", "dask_setup"]
 
 WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -45,12 +50,28 @@ WORKER_ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
 }
 
+# Our tasks hold one partition and keep little, so there is nothing to spill, and a pause would
+# wait for memory that never comes back. What is left is the restart of a worker that has gone wild.
+WORKER_MEMORY = {
+    "target": False,
+    "spill": False,
+    "pause": False,
+    "terminate": WORKER_TERMINATE_FRACTION,
+}
+
 
 class ShieldedNanny(Nanny):
     """Start and restart a worker process as the module's docstring tells."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        # Whole, not the thresholds alone: Dask merges the top level only.
+        memory = {"worker": {"memory": WORKER_MEMORY}}
+        kwargs["config"] = {
+            "distributed": dask.config.merge(dask.config.get("distributed"), memory)
+        }
+        # The nanny itself reads its share of them here, and asks nobody later.
+        with dask.config.set({"distributed.worker.memory.terminate": WORKER_TERMINATE_FRACTION}):
+            super().__init__(*args, **kwargs)
         # Before the process starts: BLAS reads these when it is loaded, and distributed loads it.
         self.pre_spawn_env.update(WORKER_ENVIRONMENT)
         self.env.update(WORKER_ENVIRONMENT)

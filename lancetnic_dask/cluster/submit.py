@@ -42,11 +42,12 @@ def run_bounded(
     function: Callable[..., R],
     items: Iterable[tuple[Any, ...]],
     *,
-    max_in_flight: int,
+    max_in_flight: int | Callable[[], int],
     key_prefix: str,
     ordered: bool = True,
     describe: Callable[[int], Location | str] | None = None,
     worker_timeout_seconds: float = 300.0,
+    stall_timeout_seconds: float = 1800.0,
 ) -> Generator[tuple[int, R], None, None]:
     """Call a function on the workers for each item, with few calls on the cluster at a time.
 
@@ -57,6 +58,10 @@ def run_bounded(
     another one as often as the cluster allows. On an error, and when the caller stops early, what
     is in flight is cancelled.
 
+    No wait lasts for ever: it ends when there has been no worker that works (one that Dask has
+    paused for its memory does not) for ``worker_timeout_seconds``, and when no call at all has
+    come to its end for ``stall_timeout_seconds``, as with a call that hangs.
+
     Parameters
     ----------
     client : Client
@@ -65,8 +70,10 @@ def run_bounded(
         Runs on a worker, and may run twice for the same item.
     items : Iterable[tuple]
         Arguments of each call.
-    max_in_flight : int
-        Calls that are submitted and whose results have not been fetched, at least 1.
+    max_in_flight : int or callable
+        Calls that are submitted and whose results have not been fetched, at least 1. A callable
+        is asked before each call is submitted, and every few seconds of waiting, so that workers
+        which join get work; it may ask the scheduler.
     key_prefix : str
         Name of the tasks on the dashboard, such as "lancetnic-tokenize".
     ordered : bool, default=True
@@ -74,7 +81,10 @@ def run_bounded(
     describe : callable or None, default=None
         Gives the place that an item stands for, from its index, for error messages.
     worker_timeout_seconds : float, default=300.0
-        How long to wait while the cluster has no worker at all.
+        How long to wait while the cluster has no worker, or only paused ones.
+    stall_timeout_seconds : float, default=1800.0
+        How long to wait while no call ends. More than the slowest call can take, and than other
+        users' work can hold up ours on a shared cluster.
 
     Yields
     ------
@@ -87,31 +97,27 @@ def run_bounded(
         If ``max_in_flight`` is below 1.
     ClusterError
         If workers died with an item (it says whether memory was the cause), the cluster has had
-        no worker for too long, or the connection to the scheduler is lost.
+        no worker for too long, no call has ended for too long, data that a call needs was lost
+        with its worker, or the connection to the scheduler is lost.
     Exception
         What the function raised, unchanged but for a note that names the item; errors of this
         package come without.
     """
-    if max_in_flight < 1:
-        raise SettingError(f"max_in_flight must be at least 1, and is {max_in_flight!r}.")
     window = _Window(
         client=client,
         function=function,
+        items=items,
+        max_in_flight=max_in_flight if callable(max_in_flight) else lambda: max_in_flight,
         key=f"{key_prefix}-{uuid.uuid4().hex}",
         place=describe or (lambda index: f"{key_prefix}, item {index}"),
         worker_timeout_seconds=worker_timeout_seconds,
+        stall_timeout_seconds=stall_timeout_seconds,
     )
-    remaining = enumerate(items)
     try:
-        for index, item in remaining:
-            window.submit(index, item)
-            if len(window.futures) == max_in_flight:
-                break
+        window.fill()
         while window.futures:
             index, result = window.take(ordered=ordered)
-            for next_index, item in remaining:
-                window.submit(next_index, item)
-                break
+            window.fill()
             yield index, result
             del result
     finally:
@@ -126,19 +132,43 @@ class _Window:
         *,
         client: Client,
         function: Callable[..., Any],
+        items: Iterable[tuple[Any, ...]],
+        max_in_flight: Callable[[], int],
         key: str,
         place: Callable[[int], Location | str],
         worker_timeout_seconds: float,
+        stall_timeout_seconds: float,
     ) -> None:
         self.client = client
         self.function = function
+        self.remaining = enumerate(items)
+        self.max_in_flight = max_in_flight
         self.key = key
         self.place = place
         self.worker_timeout_seconds = worker_timeout_seconds
-        self.look_seconds = min(_LOOK_SECONDS, worker_timeout_seconds)
+        self.stall_timeout_seconds = stall_timeout_seconds
+        self.look_seconds = min(_LOOK_SECONDS, worker_timeout_seconds, stall_timeout_seconds)
         self.futures: dict[int, Future[Any]] = {}
         self.finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.done: set[int] = set()
+
+    def fill(self) -> None:
+        """Submit calls, as many as may be in flight now."""
+        while len(self.futures) < self._limit():
+            for index, item in self.remaining:
+                self.submit(index, item)
+                break
+            else:
+                return
+
+    def _limit(self) -> int:
+        try:
+            limit = self.max_in_flight()
+        except (CommClosedError, OSError) as error:
+            raise self._lost_scheduler(next(iter(self.futures), 0)) from error
+        if limit < 1:
+            raise SettingError(f"max_in_flight must be at least 1, and is {limit!r}.")
+        return limit
 
     def submit(self, index: int, item: tuple[Any, ...]) -> None:
         """Put one call on the cluster; its key is new, so nothing is taken from another run."""
@@ -156,7 +186,9 @@ class _Window:
             raise
         except KilledWorker as error:
             raise self._worker_death(index, error) from error
-        except (CancelledError, CommClosedError) as error:
+        except CancelledError as error:
+            raise self._cancelled(index, error) from error
+        except CommClosedError as error:
             raise self._lost_scheduler(index) from error
         except Exception as error:
             error.add_note(f"in a task on {self.place(index)}")
@@ -176,29 +208,77 @@ class _Window:
         self.futures.clear()
 
     def _wait_for(self, index: int | None) -> int:
-        """Wait for this call, or for any; give up when there has been no worker for long."""
-        last_seen = time.monotonic()
+        """Wait for this call, or for any; give up as the docstring of `run_bounded` tells."""
+        worked = progressed = time.monotonic()
         while not self.done or (index is not None and index not in self.done):
             try:
                 self.done.add(self.finished.get(timeout=self.look_seconds))
+                worked = progressed = time.monotonic()
             except queue.Empty:
-                if self._has_workers():
-                    last_seen = time.monotonic()
-                elif time.monotonic() - last_seen > self.worker_timeout_seconds:
-                    raise ClusterError(
-                        f"The cluster has had no worker for {self.worker_timeout_seconds:g} s.",
-                        self.place(min(self.futures) if index is None else index),
-                        "Look at the workers' logs, start workers, and run again.",
-                    ) from None
+                workers = self._workers()
+                if "running" in workers:
+                    worked = time.monotonic()
+                    self.fill()
+                place = self.place(min(self.futures) if index is None else index)
+                if time.monotonic() - worked > self.worker_timeout_seconds:
+                    raise self._no_workers(place, workers) from None
+                if time.monotonic() - progressed > self.stall_timeout_seconds:
+                    raise self._stalled(place, workers) from None
         found = min(self.done) if index is None else index
         self.done.remove(found)
         return found
 
-    def _has_workers(self) -> bool:
+    def _workers(self) -> list[str]:
+        """Return the status of each worker; none while the scheduler does not answer."""
         try:
-            return bool(self.client.nthreads())
+            # Without the argument some versions of Dask tell of five workers only.
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
         except (CommClosedError, OSError):  # reconnecting
-            return False
+            return []
+        return [str(worker["status"]) for worker in workers.values()]
+
+    def _no_workers(self, place: Location | str, workers: list[str]) -> ClusterError:
+        if not workers:
+            return ClusterError(
+                f"The cluster has had no worker for {self.worker_timeout_seconds:g} s.",
+                place,
+                "Look at the workers' logs, start workers, and run again.",
+            )
+        return ClusterError(
+            f"No worker has worked for {self.worker_timeout_seconds:g} s: all {len(workers)} are "
+            f"{' or '.join(sorted(set(workers)))}.",
+            place,
+            "Dask pauses a worker that is short of memory: pass a smaller partition_bytes=, or "
+            "start workers with more memory, and run again.",
+        )
+
+    def _stalled(self, place: Location | str, workers: list[str]) -> ClusterError:
+        paused = f", {workers.count('paused')} of them paused" if "paused" in workers else ""
+        return ClusterError(
+            f"No task has ended for {self.stall_timeout_seconds:g} s, with {len(self.futures)} on "
+            f"a cluster of {len(workers)} worker(s){paused}.",
+            place,
+            "Look at the dashboard for what the workers do. If they are only slow, or busy with "
+            "other work, set a longer lancetnic.cluster.stall-timeout in Dask's configuration.",
+        )
+
+    def _cancelled(self, index: int, error: CancelledError) -> ClusterError:
+        """Tell why a call was cancelled; only newer versions of Dask say."""
+        reason = getattr(error, "reason", None)
+        # Lost before the call was submitted, and while it waited or ran.
+        if reason in {"lost dependencies", "already forgotten"}:
+            return ClusterError(
+                f"Data that task {index} needs was lost together with the worker that held it.",
+                self.place(index),
+                "Look at the log of that worker, and run again.",
+            )
+        if reason in {"scheduler-connection-lost", "unknown", None}:
+            return self._lost_scheduler(index)
+        return ClusterError(
+            f"Task {index} was cancelled on the cluster: {reason}.",
+            self.place(index),
+            "Look at the scheduler's log for who did it, and run again.",
+        )
 
     def _lost_scheduler(self, index: int) -> ClusterError:
         return ClusterError(
@@ -225,7 +305,8 @@ class _Window:
             f"A worker was stopped {times} with the same task, because it took "
             f"{rss_bytes / 2**20:.0f} MiB of the {limit_bytes / 2**20:.0f} MiB of memory it may.",
             place,
-            "Pass a smaller partition_bytes=, fewer num_workers=, or a larger memory=.",
+            "Pass a smaller partition_bytes= or a larger memory=, or set fewer workers with "
+            "lancetnic.cluster.workers in Dask's configuration.",
         )
 
     def _restarted_at(self, worker_address: str) -> int | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from lancetnic_dask.corpus.plan import PartitionPlan
     from lancetnic_dask.features.cache import ShardCache
+    from lancetnic_dask.features.shard import TokenShard
     from lancetnic_dask.settings import SplitSettings
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "ShardGroup",
     "Side",
     "encode_partition",
+    "encode_side",
     "iter_groups",
     "read_ahead",
     "row_order",
@@ -125,7 +127,13 @@ def encode_partition(
     EncodedRows
         The rows of that side.
     """
-    shard = obtain_shard(part, recipe, storage_options, cache)
+    return encode_side(obtain_shard(part, recipe, storage_options, cache), split, features, side)
+
+
+def encode_side(
+    shard: TokenShard, split: SplitSettings | None, features: FittedFeatures, side: Side
+) -> EncodedRows:
+    """Return one side of a shard as weighted rows; parameters as in `encode_partition`."""
     validates = validation_rows(shard, split)
     chosen = np.flatnonzero(validates if side == "validation" else ~validates)
     return encode_rows(shard, chosen, features)
@@ -155,7 +163,7 @@ def shard_groups(
     Examples
     --------
     >>> [group.tolist() for group in shard_groups(5, group_size=3, random_state=0, epoch=0)]
-    [[3, 4, 0], [1, 2]]
+    [[1, 4, 3], [0, 2]]
     """
     rng = np.random.default_rng((random_state, _SHARD_STREAM, epoch, 0))
     num_groups = -(-num_shards // group_size)

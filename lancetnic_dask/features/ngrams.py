@@ -138,7 +138,9 @@ class _Grams(NamedTuple):
 def _expand(text: TokenizedText, min_n: int, max_n: int) -> TokenizedText:
     """All n-grams from min_n to max_n > 1."""
     longest = int(np.diff(text.row_offsets).max(initial=0))
-    max_n = max(min_n, min(max_n, longest))
+    if min_n > longest:  # in no time, however long the n-grams
+        return TokenizedText(np.empty(0, np.int32), np.zeros_like(text.row_offsets), text.terms[:0])
+    max_n = min(max_n, longest)
     row_offsets = _gram_offsets(text.row_offsets, min_n, max_n)
     codes = np.empty(row_offsets[-1], dtype=np.int32)
     # at_token int32 (num_tokens,): the n-gram of the present length that begins at each token

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -45,7 +45,7 @@ _BROKEN = (pa.ArrowException, OSError, LookupError, AttributeError, TypeError, V
 
 @dataclass(frozen=True)
 class TokenShard:
-    """The kept output of one partition.
+    """The kept output of one partition; its arrays can't be written to, wherever they come from.
 
     Parameters
     ----------
@@ -70,6 +70,21 @@ class TokenShard:
     label_values: tuple[str, ...]
     row_hash: np.ndarray
     set_aside: tuple[SetAside, ...] = ()
+
+    def __post_init__(self) -> None:
+        # One type for arrays that were just made and for mapped ones: kernels are compiled once,
+        # and a training leaves them compiled for the first prediction.
+        texts = tuple(
+            replace(
+                text,
+                codes=_read_only(text.codes),
+                row_offsets=_read_only(text.row_offsets),
+            )
+            for text in self.texts
+        )
+        object.__setattr__(self, "texts", texts)
+        for name in ("numeric", "label_codes", "row_hash"):
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
 
     @property
     def num_rows(self) -> int:
@@ -141,6 +156,12 @@ def read_shard(path: Path) -> TokenShard:
     except _BROKEN as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     return shard
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _assemble(columns: dict[str, pa.Array], header: dict[str, Any]) -> TokenShard:

@@ -7,10 +7,11 @@ its vocabulary sets, and in an order that doesn't depend on the workers.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Vocabulary", "build_vocabulary", "iter_merged_counts"]
 
-# Terms that one merge step holds: about 100 MB with their counts and the hash table over them.
-_TERMS_PER_RANGE = 1 << 20
-# Lists that one merge reads at once: each costs an open file and a mapping.
+# Lists that one merge reads at once: each costs an open file and a batch of 256 KiB.
 _FAN_IN = 64
+# Entries that are gathered before the most frequent are chosen among them and those kept so far.
+_GATHERED_TERMS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -104,18 +105,19 @@ def build_vocabulary(
 
     Notes
     -----
-    O(T log S) time for T entries in S lists, memory for a million terms and the vocabulary.
+    O(T log S) time for T entries in S lists; memory for some 30 MiB of lists, a quarter of a
+    million terms and the vocabulary.
     scikit-learn 1.9 sorts unstably at the cut: among equal counts it keeps others, and which
     ones differs between CPUs.
     """
     low, high = _frequency_bounds(settings, num_training)
-    kept = COUNTS_SCHEMA.empty_table()
+    chosen = _MostFrequent(max_features)
     num_distinct = 0
     for merged in iter_merged_counts(_merge_many(paths, map_tasks)):
         num_distinct += len(merged)
         frequency = merged["document_frequency"].to_numpy()
-        admitted = merged.filter(pa.array((frequency >= low) & (frequency <= high)))
-        kept = _most_frequent(pa.concat_tables([kept, admitted]), max_features)
+        chosen.add(merged.filter(pa.array((frequency >= low) & (frequency <= high))))
+    kept = chosen.finish()
     if not num_distinct:
         raise _no_terms(settings, column, num_training)
     if not len(kept):
@@ -136,6 +138,9 @@ def build_vocabulary(
 def iter_merged_counts(paths: Sequence[Path]) -> Iterator[pa.Table]:
     """Yield the summed counts of sorted lists, range by range of the terms.
 
+    One batch of each list is in memory at a time, read and not mapped: the pages of a mapped
+    file would count as a worker's memory once they were touched.
+
     Parameters
     ----------
     paths : sequence of Path
@@ -148,21 +153,83 @@ def iter_merged_counts(paths: Sequence[Path]) -> Iterator[pa.Table]:
         and from one to the next.
     """
     with ExitStack() as stack:
-        tables = []
-        for path in paths:
-            source = stack.enter_context(pa.memory_map(str(path)))
-            tables.append(pa.ipc.open_file(source).read_all())
-        starts = [0] * len(tables)
-        for bound in [*_range_bounds(tables), None]:
-            stops = [len(t) if bound is None else _position(t["term"], bound) for t in tables]
-            parts = [
-                table.slice(start, stop - start)
-                for table, start, stop in zip(tables, starts, stops, strict=True)
-                if stop > start
-            ]
-            starts = stops
-            if parts:
-                yield _sum_by_term(pa.concat_tables(parts))
+        lists = [_SortedList(stack.enter_context(pa.OSFile(str(path)))) for path in paths]
+        while lists := [one for one in lists if one.batch is not None]:
+            # All entries up to this term are in hand: no list goes on below it.
+            bound = min(one.last_term for one in lists)
+            yield _sum_by_term(pa.Table.from_batches([one.take(bound) for one in lists]))
+
+
+class _MostFrequent:
+    """The most frequent of ascending terms; ties are broken by the term itself."""
+
+    def __init__(self, max_features: int) -> None:
+        self._max_features = max_features
+        self._kept = COUNTS_SCHEMA.empty_table()
+        self._gathered: list[pa.Table] = []
+        self._least = 0
+
+    def add(self, counts: pa.Table) -> None:
+        """Add terms above all that were added before."""
+        # A term that ties with the least one kept comes after it, and loses.
+        frequent = counts["term_frequency"].to_numpy() > self._least
+        self._gathered.append(counts if frequent.all() else counts.filter(pa.array(frequent)))
+        if sum(map(len, self._gathered)) >= _GATHERED_TERMS:
+            self._choose()
+
+    def finish(self) -> pa.Table:
+        """Return the chosen terms, ascending."""
+        self._choose()
+        return self._kept
+
+    def _choose(self) -> None:
+        counts = pa.concat_tables([self._kept, *self._gathered]).combine_chunks()
+        self._gathered = []
+        if len(counts) > self._max_features:
+            frequency = counts["term_frequency"].to_numpy()
+            # A stable sort over ascending terms breaks ties by the term itself.
+            order = np.argsort(-frequency, kind="stable")[: self._max_features]
+            self._least = int(frequency[order[-1]])
+            counts = counts.take(pa.array(np.sort(order))).combine_chunks()
+        self._kept = counts
+
+
+class _SortedList:
+    """A file of sorted counts, read batch by batch.
+
+    Attributes
+    ----------
+    batch : pyarrow.RecordBatch or None
+        What was read and not yet taken; None at the end of the list.
+    last_term : str
+        The last term of the batch.
+    """
+
+    def __init__(self, stream: pa.OSFile) -> None:
+        self.batch: Any = None  # pyarrow has no types
+        self.last_term = ""
+        self._reader = pa.ipc.open_file(stream)
+        self._next_batch = 0
+        self._advance()
+
+    def take(self, bound: str) -> pa.RecordBatch:
+        """Return and let go of the entries up to a term; there must be a batch."""
+        batch = self.batch
+        terms = batch.column("term")
+        stop = bisect_right(range(len(terms)), bound, key=lambda index: terms[index].as_py())
+        if stop == len(terms):
+            self._advance()
+        else:
+            self.batch = batch.slice(stop)
+        return batch.slice(0, stop)
+
+    def _advance(self) -> None:
+        self.batch, self.last_term = None, ""
+        while self.batch is None and self._next_batch < self._reader.num_record_batches:
+            batch = self._reader.get_batch(self._next_batch)
+            self._next_batch += 1
+            if len(batch):
+                self.batch, self.last_term = batch, batch.column("term")[-1].as_py()
 
 
 def merge_counts(paths: Sequence[Path], merged_path: Path) -> Path:
@@ -186,36 +253,6 @@ def _merge_many(paths: Sequence[Path], map_tasks: MapTasks) -> Sequence[Path]:
     return paths
 
 
-def _range_bounds(tables: Sequence[pa.Table]) -> list[str]:
-    """Choose terms that cut the lists into ranges of about `_TERMS_PER_RANGE` entries in all."""
-    total = sum(len(table) for table in tables)
-    if total <= _TERMS_PER_RANGE:
-        return []
-    # Each list is sampled at one step: a range is off by less than two steps a list, a quarter
-    # (one for what lies between samples, one for samples that equal the bound).
-    step = max(1, _TERMS_PER_RANGE // (8 * len(tables)))
-    samples = [
-        term for table in tables for term in table["term"].take(
-            pa.array(np.arange(step - 1, len(table), step))
-        ).to_pylist()
-    ]  # fmt: skip
-    samples.sort()
-    per_range = max(1, _TERMS_PER_RANGE // step)
-    return sorted(set(samples[per_range - 1 :: per_range]))
-
-
-def _position(terms: pa.ChunkedArray, bound: str) -> int:
-    """Return how many of the sorted terms are at most the bound."""
-    low, high = 0, len(terms)
-    while low < high:
-        middle = (low + high) // 2
-        if terms[middle].as_py() <= bound:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 def _sum_by_term(counts: pa.Table) -> pa.Table:
     summed = counts.group_by("term", use_threads=False).aggregate(
         [("term_frequency", "sum"), ("document_frequency", "sum")]
@@ -227,15 +264,6 @@ def _sum_by_term(counts: pa.Table) -> pa.Table:
         }
     )
     return summed.take(pc.sort_indices(summed["term"])).combine_chunks()
-
-
-def _most_frequent(counts: pa.Table, max_features: int) -> pa.Table:
-    """Keep the most frequent terms, in the order of the terms."""
-    if len(counts) <= max_features:
-        return counts
-    # A stable sort over ascending terms breaks ties by the term itself.
-    order = np.argsort(-counts["term_frequency"].to_numpy(), kind="stable")[:max_features]
-    return counts.take(pa.array(np.sort(order))).combine_chunks()
 
 
 def _no_terms(settings: FeatureSettings, column: str, num_training: int) -> CorpusError:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from lancetnic_dask.features.tokenize import TokenizedText
     from lancetnic_dask.features.vocabulary import Vocabulary
 
-__all__ = ["EncodedRows", "FittedFeatures", "concatenate_rows", "encode_rows"]
+__all__ = ["EncodedRows", "FittedFeatures", "concatenate_rows", "encode_rows", "standardize"]
+
+# Standard deviations from the mean.
+_FARTHEST = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,15 +114,37 @@ def encode_rows(shard: TokenShard, rows: np.ndarray, features: FittedFeatures) -
         blocks.append(_encode_text(text, rows, vocabulary, first_column, features.sublinear_tf))
         first_column += len(vocabulary.terms)
     indptr, indices, values = _side_by_side(blocks, len(rows))
-    moments = features.moments
-    scaled = (shard.numeric[rows] - moments.mean) / moments.scale
     return EncodedRows(
         indptr=indptr,
         indices=indices,
         values=values,
-        numeric=np.where(np.isnan(scaled), 0.0, scaled).astype(np.float32),
+        numeric=standardize(shard.numeric[rows], features.moments),
         target=_targets(shard, rows, features.classes),
     )
+
+
+def standardize(numeric: np.ndarray, moments: Moments) -> np.ndarray:
+    """Bring numbers to mean 0 and standard deviation 1 of the training rows.
+
+    A missing number becomes 0, the training mean. Beyond a million standard deviations they are
+    cut off: farther out, products with weights would leave the range of float32.
+
+    Parameters
+    ----------
+    numeric : ndarray of shape (num_rows, num_data_columns), dtype=float64
+        Finite, or NaN where missing.
+    moments : Moments
+        Of the training rows.
+
+    Returns
+    -------
+    ndarray of shape (num_rows, num_data_columns), dtype=float32
+        Finite.
+    """
+    with np.errstate(over="ignore"):  # beyond float64 is beyond the cut, too
+        scaled = (numeric - moments.mean) / moments.scale
+    near: np.ndarray = np.nan_to_num(np.clip(scaled, -_FARTHEST, _FARTHEST)).astype(np.float32)
+    return near
 
 
 def concatenate_rows(parts: list[EncodedRows]) -> EncodedRows:

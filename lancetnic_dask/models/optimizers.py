@@ -35,10 +35,16 @@ _BYTES = 4  # of a float32
 
 
 class _Textbook(NamedTuple):
-    """A torch optimizer: its class, state values a weight, whether it needs dense gradients."""
+    """A torch optimizer, and what it needs.
+
+    ``state_values`` are kept for each weight, ``step_values`` live while one parameter is stepped
+    (torch 2.13 steps on the CPU one parameter after the other; measured), beside the gradient,
+    which may have to be dense.
+    """
 
     build: Callable[..., torch.optim.Optimizer]
     state_values: int
+    step_values: int
     needs_dense_grad: bool
 
 
@@ -47,13 +53,13 @@ class _Textbook(NamedTuple):
 # gradient torch's warns about unchecked invariants (2.13), and it is slower than row-wise Adagrad.
 _TEXTBOOK: Mapping[str, _Textbook] = MappingProxyType(
     {
-        "Adam": _Textbook(torch.optim.Adam, 2, needs_dense_grad=True),
-        "AdamW": _Textbook(torch.optim.AdamW, 2, needs_dense_grad=True),
-        "RAdam": _Textbook(torch.optim.RAdam, 2, needs_dense_grad=True),
-        "SGD": _Textbook(torch.optim.SGD, 0, needs_dense_grad=False),
-        "RMSprop": _Textbook(torch.optim.RMSprop, 1, needs_dense_grad=True),
-        "Adadelta": _Textbook(torch.optim.Adadelta, 2, needs_dense_grad=True),
-        "Adagrad": _Textbook(torch.optim.Adagrad, 1, needs_dense_grad=True),
+        "Adam": _Textbook(torch.optim.Adam, 2, 2, needs_dense_grad=True),
+        "AdamW": _Textbook(torch.optim.AdamW, 2, 2, needs_dense_grad=True),
+        "RAdam": _Textbook(torch.optim.RAdam, 2, 2, needs_dense_grad=True),
+        "SGD": _Textbook(torch.optim.SGD, 0, 0, needs_dense_grad=False),
+        "RMSprop": _Textbook(torch.optim.RMSprop, 1, 1, needs_dense_grad=True),
+        "Adadelta": _Textbook(torch.optim.Adadelta, 2, 2, needs_dense_grad=True),
+        "Adagrad": _Textbook(torch.optim.Adagrad, 1, 1, needs_dense_grad=True),
     }
 )
 
@@ -136,7 +142,10 @@ def optimizer_bytes(
     *,
     touched_rows: int | None = None,
 ) -> int:
-    """Say how much memory gradients and optimizer state take beside the weights.
+    """Say how much memory a training step takes beside the weights, at its peak.
+
+    That is gradients, optimizer state, and what an optimizer makes for itself while it steps: up
+    to two more copies of the largest parameter.
 
     Parameters
     ----------
@@ -145,15 +154,14 @@ def optimizer_bytes(
     sparse_rows, sparse_cols : int
         Shape of the `SparseLinear` weight.
     other_parameters : int
-        Values in all other parameters.
+        Values in all other parameters; taken as one, so it may be the largest of all.
     touched_rows : int, default=None
         Rows that one batch touches at most, where the gradient is row-sparse. None means all.
 
     Returns
     -------
     int
-        Bytes, in float32. Left out: step counters (4 bytes a parameter), and what a dense
-        optimizer needs while it steps (up to two more copies of the largest parameter).
+        Bytes, in float32. Left out: step counters (4 bytes a parameter).
 
     Raises
     ------
@@ -169,10 +177,15 @@ def optimizer_bytes(
         gradient_values = touched * sparse_cols
         index_bytes = 8 * touched
     if name == "auto":
-        state_values = sparse_rows + 2 * other_parameters
+        adam = _TEXTBOOK["Adam"]
+        state_values = sparse_rows + adam.state_values * other_parameters
+        step_values = adam.step_values * other_parameters
     else:
-        state_values = _TEXTBOOK[name].state_values * (sparse_values + other_parameters)
-    return _BYTES * (gradient_values + other_parameters + state_values) + index_bytes
+        chosen = _TEXTBOOK[name]
+        state_values = chosen.state_values * (sparse_values + other_parameters)
+        step_values = chosen.step_values * max(sparse_values, other_parameters)
+    kept_values = gradient_values + other_parameters + state_values
+    return _BYTES * (kept_values + step_values) + index_bytes
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> torch.Tensor:

@@ -7,7 +7,9 @@ them the cluster, the cache and the budget.
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+import tempfile
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.cluster.budget import decide_budget
@@ -15,32 +17,49 @@ from lancetnic_dask.cluster.limits import available_cpus, available_memory
 from lancetnic_dask.cluster.local import use_client
 from lancetnic_dask.cluster.memory_watch import MemoryWatch
 from lancetnic_dask.config import setting
+from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.frame import Corpus
 from lancetnic_dask.corpus.sources import list_files
+from lancetnic_dask.errors import CacheError, SettingError
 from lancetnic_dask.features.cache import ShardCache
 from lancetnic_dask.features.counts import count_partition
-from lancetnic_dask.features.groups import encode_partition, iter_groups, read_ahead
+from lancetnic_dask.features.groups import encode_partition, encode_side, iter_groups, read_ahead
 from lancetnic_dask.models.optimizers import needs_dense_grad
 from lancetnic_dask.models.registry import MODELS
-from lancetnic_dask.pipeline.bench import Bench
+from lancetnic_dask.pipeline.context import RunContext
 from lancetnic_dask.pipeline.prepare import count_corpus, find_classes, fit_features, plan_corpus
 from lancetnic_dask.pipeline.summary import count_rows, finish, hyperparameters
+from lancetnic_dask.pipeline.warm import warm_kernels
 from lancetnic_dask.run.console import Console
 from lancetnic_dask.run.folder import Run, RunFolder, history_entry
 from lancetnic_dask.run.model_file import ModelFile
-from lancetnic_dask.training.loop import choose_device, make_criterion, seeded_weights, train
+from lancetnic_dask.training.loop import (
+    Trainer,
+    choose_device,
+    make_criterion,
+    seeded_weights,
+    train,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
+    from torch import nn
+
+    from lancetnic_dask.cluster.budget import MemoryBudget
     from lancetnic_dask.features.groups import FetchRows, ShardGroup, Side
     from lancetnic_dask.features.weighting import EncodedRows, FittedFeatures
-    from lancetnic_dask.pipeline.prepare import CountedCorpus
+    from lancetnic_dask.pipeline.prepare import CountedCorpus, ShardRef
     from lancetnic_dask.pipeline.request import FitRequest
 
 __all__ = ["fit_classifier"]
 
 logger = logging.getLogger(__name__)
+
+# Bytes of a term in an encoded row (int32 column, float32 weight), and of a row beside its terms
+# (where it starts, its target, its place in the order).
+_TERM_BYTES = 8
+_ROW_BYTES = 24
 
 
 def fit_classifier(request: FitRequest) -> Run:
@@ -64,94 +83,131 @@ def fit_classifier(request: FitRequest) -> Run:
     console = Console(progress=request.progress)
     make_criterion(request.training.crit_name)
     choose_device(request.training.device_name)
-    num_texts = len(request.roles.text_columns)
-    budget = decide_budget(
-        request.memory,
-        limit=available_memory(),
-        num_cpus=available_cpus(),
-        num_workers=setting("cluster.workers"),
-        partition_bytes=request.csv_format.partition_bytes,
-        group_size=request.training.group_size,
-        terms_per_token=1 + request.features.ngram_range[1] - request.features.ngram_range[0],
-        model_bytes_bound=request.model_bytes(
-            request.max_features * num_texts, len(request.roles.data_columns), num_classes=1000
-        ),
-    )
-    logger.info("memory budget\n%s", budget)
+    needs_dense_grad(request.training.optim_name)
     sources = [_sources(path, request) for path in (request.train_path, request.val_path)]
-    with MemoryWatch() as watch:
+    budget = _decide_budget(request, sources)
+    logger.info("memory budget\n%s", budget)
+    with MemoryWatch() as watch, _cache(request) as cache:
+        if request.client is None:
+            warm_kernels(request.recipe)
         with use_client(request.client, budget=budget) as client:
             console.say(f"Dask dashboard: {client.dashboard_link}")
-            bench = Bench(request, client, budget, ShardCache(request.cache_dir), console)
-            run = _fit(bench, sources[0], sources[1])
+            context = RunContext(request, client, budget, cache, console)
+            run = _fit(context, sources[0], sources[1])
         run.peak_memory_bytes = watch.peak_bytes
-    finish(run, bench, watch)
+    finish(run, context, watch)
     return run
-
-
-def _fit(bench: Bench, train_source: Any, val_source: Any) -> Run:
-    request = bench.request
-    with bench.cache.work_folder() as work:
-        with bench.timed("plan"):
-            training = plan_corpus(bench, train_source)
-            validation = None if val_source is None else plan_corpus(bench, val_source)
-        with bench.timed("tokenize"):
-            split = request.split if validation is None else None
-            counted = count_corpus(bench, training, split, work)
-            counted_val = (
-                None if validation is None else count_corpus(bench, validation, None, None)
-            )
-        with bench.timed("vocabulary"):
-            classes = find_classes(request, counted, counted_val)
-            features = fit_features(bench, counted, classes, work)
-    return _train(bench, counted, counted_val, features)
 
 
 def _sources(path: Any, request: FitRequest) -> Any:
     """List the files of a path before anything is started; a Corpus knows its own."""
-    if path is None or isinstance(path, Corpus):
-        return path
-    return list_files(path, request.storage_options)
+    if path is None or not isinstance(path, Corpus):
+        return path if path is None else list_files(path, request.storage_options)
+    if request.csv_format.dialect != CsvDialect() or request.csv_format.encoding != "utf-8":
+        raise SettingError(
+            "A Corpus knows its own separator, quotes and encoding.",
+            None,
+            "Pass them to Corpus.read_csv, not to Classification.",
+        )
+    return path
+
+
+def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
+    training = request.training
+    num_texts, num_numbers = len(request.roles.text_columns), len(request.roles.data_columns)
+    low, high = request.features.ngram_range
+    return decide_budget(
+        request.memory,
+        limit=available_memory(),
+        num_cpus=available_cpus(),
+        num_workers=setting("cluster.workers"),
+        partition_bytes=max(
+            source.plan.csv_format.partition_bytes
+            if isinstance(source, Corpus)
+            else request.csv_format.partition_bytes
+            for source in sources
+        ),
+        group_size=training.group_size,
+        terms_per_token=1 + high - low,
+        model_bytes_bound=request.model_bytes(
+            request.max_features * num_texts, num_numbers, num_classes=1000
+        ),
+    )
+
+
+@contextmanager
+def _cache(request: FitRequest) -> Iterator[ShardCache]:
+    """Yield the cache folder, or one for this run only if nothing is to be kept."""
+    if request.uses_cache:
+        yield ShardCache(request.cache_dir)
+    else:
+        with tempfile.TemporaryDirectory(prefix="lancetnic-") as folder:
+            yield ShardCache(Path(folder))
+
+
+def _fit(context: RunContext, train_source: Any, val_source: Any) -> Run:
+    request = context.request
+    with context.cache.work_folder() as work:
+        with context.timed("plan"):
+            corpus = plan_corpus(context, train_source)
+            val_corpus = None if val_source is None else plan_corpus(context, val_source)
+        with context.timed("tokenize"):
+            split = request.split if val_corpus is None else None
+            counted = count_corpus(context, corpus, split, work)
+            counted_val = None
+            if val_corpus is not None:
+                counted_val = count_corpus(context, val_corpus, None, None)
+        with context.timed("vocabulary"):
+            classes = find_classes(request, counted, counted_val)
+            _check_groups(context, counted)
+            features = fit_features(context, counted, classes, work)
+    return _train(context, counted, counted_val, features)
+
+
+def _check_groups(context: RunContext, counted: CountedCorpus) -> None:
+    """Refuse groups that don't fit, now that their size is known."""
+    num_numbers = len(context.request.roles.data_columns)
+    sizes = sorted(
+        (
+            _TERM_BYTES * shard.num_tokens + (_ROW_BYTES + 4 * num_numbers) * shard.num_training
+            for shard in counted.shards
+        ),
+        reverse=True,
+    )
+    group_size = context.request.training.group_size
+    context.budget.check_groups(
+        sum(sizes[:group_size]) + sum(sizes[group_size : 2 * group_size]),
+        group_size=group_size,
+        largest_shard_bytes=sizes[0],
+    )
 
 
 def _train(
-    bench: Bench,
+    context: RunContext,
     counted: CountedCorpus,
     counted_val: CountedCorpus | None,
     features: FittedFeatures,
 ) -> Run:
     """Build the model, train it, and write down each epoch."""
-    request, training = bench.request, bench.request.training
+    request, training = context.request, context.request.training
     num_classes = len(features.classes)
-    bench.budget.check_model(
-        request.model_bytes(features.num_terms, features.num_numeric, num_classes),
-        bytes_per_feature=request.model_bytes(2, 0, 2) - request.model_bytes(1, 0, 2),
-        num_features=features.num_terms,
-    )
     model_args = {
         "hidden_size": training.hidden_size,
         "num_layers": training.num_layers,
         "num_classes": num_classes,
         "dropout": training.dropout,
     }
-    device = choose_device(training.device_name)
-    with seeded_weights(training.random_state):
-        model = MODELS[request.model_name](
-            features.input_size,
-            **model_args,
-            num_numeric=features.num_numeric,
-            dense_grad=needs_dense_grad(training.optim_name),
-        ).to(device)
-    fetch = _fetcher(bench, counted, features)
-    fetch_val = fetch if counted_val is None else _fetcher(bench, counted_val, features)
+    trainer = _make_trainer(context, features, model_args)
+    fetch = _fetcher(context, counted, features)
+    fetch_val = fetch if counted_val is None else _fetcher(context, counted_val, features)
     val_side: Side = "validation" if counted_val is None else "training"
-    val_shards = range(len((counted_val or counted).parts))
+    val_shards = range(len((counted_val or counted).shards))
 
     def groups_of_epoch(epoch: int) -> Generator[ShardGroup, None, None]:
         return read_ahead(
             iter_groups(
                 fetch,
-                len(counted.parts),
+                len(counted.shards),
                 group_size=training.group_size,
                 random_state=training.random_state,
                 epoch=epoch,
@@ -162,24 +218,21 @@ def _train(
         return read_ahead(fetch_val(val_shards, val_side))
 
     folder = RunFolder(request.run_dir)
-    bench.console.say(f"Run folder: {folder.path}")
-    folder.write_hyperparameters(hyperparameters(request, features, num_classes))
-    with closing(
-        train(
-            model,
-            groups_of_epoch=groups_of_epoch,
-            validation_rows=validation_rows,
-            num_classes=num_classes,
-            settings=training,
-            device=device,
-        )
-    ) as epochs:
+    context.console.say(f"Run folder: {folder.path}")
+    folder.write_hyperparameters(hyperparameters(request, features, counted, counted_val))
+    epochs = train(
+        trainer,
+        num_epochs=training.num_epochs,
+        groups_of_epoch=groups_of_epoch,
+        validation_rows=validation_rows,
+        num_classes=num_classes,
+    )
+    with closing(epochs):
         for result in epochs:
-            bench.console.say_epoch(result, training.num_epochs)
-            for stage in ("train", "validation"):
-                elapsed = getattr(result, f"{stage}_seconds")
-                bench.seconds[stage] = bench.seconds.get(stage, 0.0) + elapsed
-            with bench.timed("write"):
+            context.console.say_epoch(result, training.num_epochs)
+            context.add_seconds("train", result.train_seconds)
+            context.add_seconds("validation", result.validation_seconds)
+            with context.timed("write"):
                 folder.record(
                     result,
                     ModelFile(
@@ -190,7 +243,7 @@ def _train(
                         ngram_range=request.features.ngram_range,
                         stop_words=request.stop_words,
                         trained=history_entry(result),
-                        state=model.state_dict(),
+                        state=trainer.model.state_dict(),
                     ),
                 )
     return Run(
@@ -201,31 +254,75 @@ def _train(
         classes=features.classes,
         num_rows=count_rows(counted, counted_val),
         peak_memory_bytes=0,
-        budget=bench.budget.as_dict(),
-        seconds=bench.seconds,
+        budget=context.budget.as_dict(),
+        seconds=context.seconds,
     )
 
 
-def _fetcher(bench: Bench, counted: CountedCorpus, features: FittedFeatures) -> FetchRows:
+def _make_trainer(
+    context: RunContext, features: FittedFeatures, model_args: dict[str, Any]
+) -> Trainer:
+    """Build the model, unless it is larger than the budget allows."""
+    request, training = context.request, context.request.training
+
+    def model_bytes(num_terms: int) -> int:
+        return request.model_bytes(num_terms, features.num_numeric, model_args["num_classes"])
+
+    context.budget.check_model(model_bytes, num_features=features.num_terms)
+    device = choose_device(training.device_name)
+    with seeded_weights(training.random_state):
+        model: nn.Module = MODELS[request.model_name](
+            features.input_size,
+            **model_args,
+            num_numeric=features.num_numeric,
+            dense_grad=needs_dense_grad(training.optim_name),
+        )
+    return Trainer(model.to(device), training, device)
+
+
+def _fetcher(context: RunContext, counted: CountedCorpus, features: FittedFeatures) -> FetchRows:
     """Return where rows come from: kept shards are read here, others are made on workers."""
-    request, recipe, cache = bench.request, bench.request.recipe, bench.shard_cache
-    options = request.storage_options
+    recipe, cache = context.request.recipe, context.shard_cache
+    options, split = counted.corpus.storage_options, counted.split
 
     def from_cache(shards: Sequence[int], side: Side) -> Generator[EncodedRows, None, None]:
-        for shard in shards:
-            part = counted.parts[shard]
-            if cache is not None and cache.load(recipe.fingerprint(part)) is None:
-                # Evicted or broken meanwhile: tokenizing takes a worker's memory, not ours.
-                item = (part, recipe, None, options, cache, None)
-                list(bench.map_tasks(count_partition, [item], name="tokenize-again"))
-            yield encode_partition(part, recipe, counted.split, options, cache, features, side)
+        for number in shards:
+            ref = counted.shards[number]
+            shard = context.cache.load(ref.fingerprint)
+            if shard is None:
+                shard = _make_again(context, counted, ref)
+            yield encode_side(shard, split, features, side)
+
+    if cache is not None:
+        return from_cache
+    shared = context.share(features)
 
     def from_workers(shards: Sequence[int], side: Side) -> Generator[EncodedRows, None, None]:
-        kept = bench.client.scatter(features, broadcast=True, hash=False)
         items = (
-            (counted.parts[shard], recipe, counted.split, options, None, kept, side)
-            for shard in shards
+            (counted.shards[number].part, recipe, split, options, None, shared, side)
+            for number in shards
         )
-        yield from bench.map_tasks(encode_partition, items, name="stream")
+        yield from context.map_tasks(encode_partition, items, name="stream")
 
-    return from_cache if request.uses_cache else from_workers
+    return from_workers
+
+
+def _make_again(context: RunContext, counted: CountedCorpus, ref: ShardRef) -> Any:
+    """Have a worker make a shard that is gone from the cache, or broken; never this process.
+
+    Tokenizing takes a worker's memory, and on a cluster text must not come here.
+    """
+    request = context.request
+    options = counted.corpus.storage_options
+    item = (ref.part, request.recipe, None, options, context.cache, None)
+    with closing(context.map_tasks(count_partition, [item], name="tokenize-again")) as made:
+        next(made)
+    shard = context.cache.load(ref.fingerprint)
+    if shard is None:
+        raise CacheError(
+            "The workers write to a cache that this process cannot see, or run another version "
+            "of Python or lancetnic_dask.",
+            str(request.cache_dir),
+            "Pass a cache_dir= that is shared by this machine and the workers, or cache=False.",
+        )
+    return shard

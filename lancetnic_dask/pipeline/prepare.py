@@ -4,107 +4,193 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lancetnic_dask.corpus.frame import Corpus
-from lancetnic_dask.corpus.plan import PartitionPlan, plan_csv, plan_fingerprint
+from lancetnic_dask.corpus.plan import plan_csv, plan_fingerprint
 from lancetnic_dask.corpus.readers import column_positions
 from lancetnic_dask.corpus.schema import merge_set_aside
-from lancetnic_dask.errors import CorpusError, LabelError, Location, quoted
-from lancetnic_dask.features.counts import count_partition
+from lancetnic_dask.errors import CacheError, CorpusError, LabelError, Location, quoted
+from lancetnic_dask.features.counts import Moments, count_partition
 from lancetnic_dask.features.labels import order_labels
 from lancetnic_dask.features.vocabulary import build_vocabulary
 from lancetnic_dask.features.weighting import FittedFeatures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from lancetnic_dask.corpus.plan import PartitionPlan
     from lancetnic_dask.corpus.schema import SetAside
+    from lancetnic_dask.corpus.sources import SourceFile
     from lancetnic_dask.features.counts import PartitionCounts
-    from lancetnic_dask.features.groups import Side
-    from lancetnic_dask.pipeline.bench import Bench
+    from lancetnic_dask.features.vocabulary import Vocabulary
+    from lancetnic_dask.pipeline.context import RunContext
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.settings import SplitSettings
 
-__all__ = ["CountedCorpus", "count_corpus", "find_classes", "fit_features", "plan_corpus"]
+__all__ = ["CountedCorpus", "ShardRef", "count_corpus", "find_classes", "fit_features",
+           "plan_corpus"]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class ShardRef:
+    """A shard of a counted corpus.
+
+    Parameters
+    ----------
+    part : PartitionPlan
+        The partition it is made of.
+    fingerprint : str
+        Its name in the cache.
+    num_training, num_validation, num_tokens : int
+        Rows on each side of the split, and tokens.
+    """
+
+    part: PartitionPlan
+    fingerprint: str
+    num_training: int
+    num_validation: int
+    num_tokens: int
+
+
+@dataclass
 class CountedCorpus:
-    """A corpus whose partitions have been tokenized and counted."""
+    """A corpus whose partitions have been tokenized and counted.
 
-    plan: PartitionPlan
-    parts: list[PartitionPlan]
-    counts: list[PartitionCounts]
+    What is kept grows by some numbers a shard, not by its labels or terms.
+    """
+
+    corpus: Corpus
     split: SplitSettings | None
-
-    def num_rows(self, side: Side) -> int:
-        """Return the rows of one side."""
-        name = "num_training" if side == "training" else "num_validation"
-        return sum(getattr(counts, name) for counts in self.counts)
-
-    def labels(self, side: Side) -> Counter[str]:
-        """Return the rows of one side by label."""
-        name = "training_labels" if side == "training" else "validation_labels"
-        total: Counter[str] = Counter()
-        for counts in self.counts:
-            total.update(getattr(counts, name))
-        return total
+    moments: Moments
+    shards: list[ShardRef] = field(default_factory=list)
+    training_labels: Counter[str] = field(default_factory=Counter)
+    validation_labels: Counter[str] = field(default_factory=Counter)
+    set_aside: list[SetAside] = field(default_factory=list)
 
     @property
-    def set_aside(self) -> list[SetAside]:
-        """Rows that are on neither side, by reason."""
-        return merge_set_aside(part for counts in self.counts for part in counts.set_aside)
+    def num_training(self) -> int:
+        """Rows that train."""
+        return sum(shard.num_training for shard in self.shards)
+
+    @property
+    def num_validation(self) -> int:
+        """Rows that validate."""
+        return sum(shard.num_validation for shard in self.shards)
+
+    @property
+    def first_file(self) -> str:
+        """For messages about the corpus as a whole."""
+        return self.corpus.plan.files[0].file.url
+
+    def add(self, part: PartitionPlan, fingerprint: str, counts: PartitionCounts) -> None:
+        """Add the next partition, in the order of the corpus."""
+        set_aside = sum(group.count for group in counts.set_aside)
+        if counts.num_training + counts.num_validation + set_aside != part.num_rows:
+            raise CorpusError(
+                f"Of {part.num_rows} rows {counts.num_training} are to train, "
+                f"{counts.num_validation} to validate and {set_aside} are set aside.",
+                Location(part.files[0].file.url, byte=part.partitions[0].start_byte),
+                "This is a fault of lancetnic_dask, or of the cache: pass another cache_dir=, and "
+                "report it.",
+            )
+        self.shards.append(
+            ShardRef(
+                part,
+                fingerprint,
+                counts.num_training,
+                counts.num_validation,
+                counts.num_tokens,
+            )
+        )
+        self.training_labels.update(counts.training_labels)
+        self.validation_labels.update(counts.validation_labels)
+        self.moments = self.moments.merge(counts.moments)
+        self.set_aside = merge_set_aside([*self.set_aside, *counts.set_aside])
 
 
-def plan_corpus(bench: Bench, source: Any) -> PartitionPlan:
+def plan_corpus(context: RunContext, source: Corpus | Sequence[SourceFile]) -> Corpus:
     """Plan a corpus, or find its plan in the cache, and check that it has the columns."""
-    request = bench.request
+    request = context.request
     if isinstance(source, Corpus):
-        plan = source.plan
+        corpus = source
     else:
         fingerprint = plan_fingerprint(source, request.csv_format)
-        kept = bench.cache.load_plan(fingerprint)
-        plan = kept or plan_csv(
-            source,
-            request.csv_format,
-            storage_options=request.storage_options,
-            map_tasks=bench.map_tasks,
-        )
-        if kept is None and request.uses_cache:
-            bench.cache.publish_plan(fingerprint, plan)
-    for planned in plan.files:
+        plan = context.cache.load_plan(fingerprint) if request.uses_cache else None
+        if plan is None:
+            plan = plan_csv(
+                source,
+                request.csv_format,
+                storage_options=request.storage_options,
+                map_tasks=context.map_tasks,
+            )
+            if request.uses_cache:
+                context.cache.publish_plan(fingerprint, plan)
+        corpus = Corpus(plan, request.storage_options)
+    for planned in corpus.plan.files:
         column_positions(planned, request.roles.names)
-    logger.info("%d rows in %d partitions", plan.num_rows, len(plan.partitions))
-    return plan
+    logger.info("%d rows in %d partitions", corpus.nrows, corpus.npartitions)
+    return corpus
 
 
 def count_corpus(
-    bench: Bench, plan: PartitionPlan, split: SplitSettings | None, work: Path | None
+    context: RunContext, corpus: Corpus, split: SplitSettings | None, work: Path | None
 ) -> CountedCorpus:
-    """Tokenize every partition once, and count its training rows."""
-    request = bench.request
-    parts = [plan.only(partition) for partition in plan.partitions]
+    """Tokenize every partition once, and count its training rows.
+
+    Parameters
+    ----------
+    context : RunContext
+        Runs the tasks.
+    corpus : Corpus
+        Planned.
+    split : SplitSettings or None
+        Which rows validate; None means none of them.
+    work : Path or None
+        Where term counts are written; None for a corpus that only validates.
+
+    Returns
+    -------
+    CountedCorpus
+        All rows are accounted for.
+
+    Raises
+    ------
+    CorpusError
+        As the policy for bad rows has it.
+    LabelError
+        If there are more labels than ``lancetnic.features.max-classes``.
+    """
+    request, recipe = context.request, context.request.recipe
+    parts = [corpus.plan.only(partition) for partition in corpus.plan.partitions]
     items = (
         (
             part,
-            request.recipe,
+            recipe,
             split,
-            request.storage_options,
-            bench.shard_cache,
-            None if work is None else work / f"{index:06d}",
+            corpus.storage_options,
+            context.shard_cache,
+            None if work is None else _counts_path(work, index),
         )
         for index, part in enumerate(parts)
     )
 
     def describe(index: int) -> Location:
-        return Location(parts[index].files[0].file.url, byte=parts[index].partitions[0].start_byte)
+        part = parts[index]
+        return Location(part.files[0].file.url, byte=part.partitions[0].start_byte)
 
-    counts = list(bench.map_tasks(count_partition, items, name="tokenize", describe=describe))
-    counted = CountedCorpus(plan, parts, counts, split)
+    nothing = np.zeros(len(request.roles.data_columns))
+    counted = CountedCorpus(corpus, split, Moments(nothing, nothing, nothing))
+    results = context.map_tasks(count_partition, items, name="tokenize", describe=describe)
+    for part, counts in zip(parts, results, strict=True):
+        counted.add(part, recipe.fingerprint(part), counts)
+        _check_number_of_labels(request, counted)
     for group in counted.set_aside:
         logger.warning(
             "%d rows with %s were left out, the first at %s", group.count, group.reason, group.first
@@ -117,9 +203,9 @@ def find_classes(
 ) -> tuple[str, ...]:
     """Return the classes of the training corpus, and check that they can be learned."""
     column = request.roles.label_column
-    training = counted.labels("training")
-    labels = training + counted.labels("validation")
-    place = counted.plan.files[0].file.url
+    training = counted.training_labels
+    labels = training + counted.validation_labels
+    place = counted.first_file
     if not labels:
         raise CorpusError(
             "No row can be used: all were set aside.", place, "See the warnings above."
@@ -131,59 +217,111 @@ def find_classes(
             place,
             "There is nothing to tell apart: pass a corpus with two classes at least.",
         )
-    untrained = sorted(labels.keys() - training.keys())
-    if untrained:
-        logger.warning("classes without a training row: %s", ", ".join(map(repr, untrained)))
     if not training:
         raise CorpusError(
             "No row is left to train on.", place, "Pass more rows, or a smaller split_ratio."
         )
-    if counted_val is not None:
-        # All rows of a validation corpus stand on its training side: it isn't split.
-        unseen = {
-            label: count
-            for label, count in counted_val.labels("training").items()
-            if label not in labels
-        }
-        if unseen:
-            listed = ", ".join(f"{label!r} ({unseen[label]} rows)" for label in sorted(unseen))
-            raise LabelError(
-                f"Column {column!r} of the validation corpus has labels that the training "
-                f"corpus has not: {listed}.",
-                counted_val.plan.files[0].file.url,
-                "Correct the labels, or leave these rows out of val_path.",
-            )
+    untrained = sorted(labels.keys() - training.keys())
+    if untrained:
+        logger.warning("classes without a training row: %s", ", ".join(map(repr, untrained)))
+    if counted_val is None and not counted.num_validation:
+        logger.warning("no row validates: there are only %d", counted.num_training)
+    # All rows of a validation corpus stand on its training side: it isn't split.
+    validation = {} if counted_val is None else counted_val.training_labels
+    unseen = {label: count for label, count in validation.items() if label not in labels}
+    if counted_val is not None and unseen:
+        listed = ", ".join(f"{label!r} ({unseen[label]} rows)" for label in sorted(unseen))
+        raise LabelError(
+            f"Column {column!r} of the validation corpus has labels that the training "
+            f"corpus has not: {listed}.",
+            counted_val.first_file,
+            "Correct the labels, or leave these rows out of val_path.",
+        )
     return order_labels(labels)
 
 
 def fit_features(
-    bench: Bench, counted: CountedCorpus, classes: tuple[str, ...], work: Path
+    context: RunContext, counted: CountedCorpus, classes: tuple[str, ...], work: Path
 ) -> FittedFeatures:
-    """Learn vocabularies and moments from the training rows."""
-    request = bench.request
-    num_training = counted.num_rows("training")
-    vocabularies = tuple(
-        build_vocabulary(
-            [work / f"{part:06d}.{index}.arrow" for part in range(len(counted.parts))],
-            request.features,
-            column=column,
-            num_training=num_training,
-            max_features=request.max_features,
-            map_tasks=bench.map_tasks,
+    """Learn vocabularies and moments from the training rows.
+
+    Raises
+    ------
+    CorpusError
+        If a text column holds no word, or the numbers of a column are too large to be scaled.
+    CacheError
+        If the workers wrote their counts where this process can't see them.
+    """
+    request = context.request
+    moments = counted.moments
+    for column, mean, scale in zip(
+        request.roles.data_columns, moments.mean, moments.scale, strict=True
+    ):
+        if not np.isfinite([mean, scale]).all():
+            raise CorpusError(
+                f"The numbers of column {column!r} are too large: their mean is {mean:g} and "
+                f"their spread {scale:g}.",
+                counted.first_file,
+                "Look for extreme values, and correct them or empty the cells.",
+            )
+    try:
+        vocabularies = tuple(
+            _fit_vocabulary(context, counted, index, work)
+            for index in range(len(request.roles.text_columns))
         )
-        for index, column in enumerate(request.roles.text_columns)
-    )
-    moments = counted.counts[0].moments
-    for counts in counted.counts[1:]:
-        moments = moments.merge(counts.moments)
-    for column, vocabulary in zip(request.roles.text_columns, vocabularies, strict=True):
-        logger.info(
-            "column %r: %d of %d distinct terms are features",
-            column, len(vocabulary.terms), vocabulary.num_distinct,
-        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise CacheError(
+            "The workers write to a cache that this process cannot see.",
+            str(work),
+            "Pass a cache_dir= that is shared by this machine and the workers.",
+        ) from error
     return FittedFeatures(
         vocabularies=vocabularies,
         moments=moments,
         sublinear_tf=request.features.sublinear_tf,
         classes=classes,
+    )
+
+
+def _fit_vocabulary(
+    context: RunContext, counted: CountedCorpus, index: int, work: Path
+) -> Vocabulary:
+    request = context.request
+    column = request.roles.text_columns[index]
+    vocabulary = build_vocabulary(
+        [
+            (path := _counts_path(work, shard)).with_name(f"{path.name}.{index}.arrow")
+            for shard in range(len(counted.shards))
+        ],
+        request.features,
+        column=column,
+        num_training=counted.num_training,
+        max_features=request.max_features,
+        map_tasks=context.map_tasks,
+    )
+    logger.info(
+        "column %r: %d of %d distinct terms are features",
+        column,
+        len(vocabulary.terms),
+        vocabulary.num_distinct,
+    )
+    return vocabulary
+
+
+def _counts_path(work: Path, shard: int) -> Path:
+    return work / f"{shard:06d}"
+
+
+def _check_number_of_labels(request: FitRequest, counted: CountedCorpus) -> None:
+    """Stop when a column that is no label would fill the memory with its values."""
+    num_labels = len(counted.training_labels) + len(counted.validation_labels)
+    if num_labels <= 2 * request.max_classes:
+        return
+    num_rows = counted.num_training + counted.num_validation
+    raise LabelError(
+        f"Column {request.roles.label_column!r} has over {request.max_classes} distinct values in "
+        f"the first {num_rows} rows.",
+        counted.first_file,
+        "Pass a label_column that holds classes. If these are classes, raise "
+        "lancetnic.features.max-classes in Dask's configuration.",
     )

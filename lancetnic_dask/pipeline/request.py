@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lancetnic_dask.config import setting
 from lancetnic_dask.features.build import ShardRecipe
 from lancetnic_dask.models.optimizers import optimizer_bytes
 
@@ -38,8 +37,10 @@ class FitRequest:
         Name in the registry of models.
     roles, csv_format, policy
         How the corpus is read.
-    features, split, training
+    features, stop_words, split, training
         What shapes the model.
+    max_features, max_classes : int
+        Terms of a text column at most, and classes.
     train_path, val_path
         Path, URL, glob, folder, list of these, or a `Corpus`; None for no own validation corpus.
     storage_options : mapping or None
@@ -64,6 +65,8 @@ class FitRequest:
     stop_words: tuple[str, ...]
     split: SplitSettings
     training: TrainingSettings
+    max_features: int
+    max_classes: int
     train_path: Any
     val_path: Any
     storage_options: Mapping[str, Any] | None
@@ -83,12 +86,6 @@ class FitRequest:
             ngram_range=self.features.ngram_range,
             stop_words=self.stop_words,
         )
-
-    @property
-    def max_features(self) -> int:
-        """Terms of a text column at most."""
-        given = self.features.max_features
-        return int(setting("features.max-features-cap")) if given is None else given
 
     def model_bytes(self, num_terms: int, num_other_inputs: int, num_classes: int) -> int:
         """Return bytes of weights, gradients, optimizer state and a checkpoint copy."""

@@ -14,7 +14,7 @@ from lancetnic_dask.run.folder import write_summary
 if TYPE_CHECKING:
     from lancetnic_dask.cluster.memory_watch import MemoryWatch
     from lancetnic_dask.features.weighting import FittedFeatures
-    from lancetnic_dask.pipeline.bench import Bench
+    from lancetnic_dask.pipeline.context import RunContext
     from lancetnic_dask.pipeline.prepare import CountedCorpus
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.run.folder import Run
@@ -25,17 +25,24 @@ _PACKAGES = ("lancetnic_dask", "dask", "distributed", "torch", "pyarrow", "numpy
 
 
 def hyperparameters(
-    request: FitRequest, features: FittedFeatures, num_classes: int
+    request: FitRequest,
+    features: FittedFeatures,
+    counted: CountedCorpus,
+    counted_val: CountedCorpus | None,
 ) -> dict[str, Any]:
-    """Return the settings of a run for ``hyperparams.yaml``, lancetnic's names first."""
-    training = request.training
+    """Return the settings of a run for ``hyperparams.yaml``, lancetnic's names first.
+
+    They are all that decides the model, besides the versions in ``summary.json``.
+    """
+    training, csv_format = request.training, counted.corpus.plan.csv_format
+    stop_words = request.features.stop_words
     return {
         "model_params": {
             "model_name": request.model_name,
             "input_size": features.input_size,
             "hidden_size": training.hidden_size,
             "num_layers": training.num_layers,
-            "num_classes": num_classes,
+            "num_classes": len(features.classes),
             "dropout": training.dropout,
         },
         "train_params": {
@@ -44,39 +51,52 @@ def hyperparameters(
             "learning_rate": training.learning_rate,
             "optimizer": training.optim_name,
             "criterion": training.crit_name,
+            "device_name": training.device_name,
             "random_state": training.random_state,
             "group_size": training.group_size,
-            "partition_bytes": request.csv_format.partition_bytes,
+            "torch_threads": 1,
         },
         "feature_params": {
             **asdict(request.features),
             "max_features": request.max_features,
             "ngram_range": list(request.features.ngram_range),
-            "stop_words": request.features.stop_words
-            if isinstance(request.features.stop_words, str)
-            else list(request.stop_words),
+            "stop_words": stop_words if isinstance(stop_words, str) else list(request.stop_words),
+        },
+        "data_params": {
+            "train_files": _file_names(counted),
+            "val_files": None if counted_val is None else _file_names(counted_val),
+            "text_column": list(request.roles.text_columns),
+            "data_column": list(request.roles.data_columns),
+            "label_column": request.roles.label_column,
+            "split_ratio": request.split.split_ratio if counted_val is None else None,
+            "on_bad_rows": request.policy,
+            **asdict(csv_format.dialect),
+            "encoding": csv_format.encoding,
+            "partition_bytes": csv_format.partition_bytes,
+            "max_row_bytes": csv_format.max_row_bytes,
         },
     }
+
+
+def _file_names(counted: CountedCorpus) -> list[str]:
+    return [planned.file.url for planned in counted.corpus.plan.files]
 
 
 def count_rows(counted: CountedCorpus, counted_val: CountedCorpus | None) -> dict[str, Any]:
     """Account for every row: read = training + validation + set aside."""
     corpora = [counted] if counted_val is None else [counted, counted_val]
     set_aside = merge_set_aside(group for corpus in corpora for group in corpus.set_aside)
-    validation = (
-        counted.num_rows("validation") if counted_val is None else counted_val.num_rows("training")
-    )
     return {
-        "read": sum(corpus.plan.num_rows for corpus in corpora),
-        "training": counted.num_rows("training"),
-        "validation": validation,
+        "read": sum(corpus.corpus.nrows for corpus in corpora),
+        "training": counted.num_training,
+        "validation": counted.num_validation if counted_val is None else counted_val.num_training,
         "set_aside": {group.reason: group.count for group in set_aside},
     }
 
 
-def finish(run: Run, bench: Bench, watch: MemoryWatch) -> None:
+def finish(run: Run, context: RunContext, watch: MemoryWatch) -> None:
     """Write the summary and say where everything is."""
-    request = bench.request
+    request = context.request
     summary = {
         "format_version": 1,
         "model_name": request.model_name,
@@ -101,7 +121,7 @@ def finish(run: Run, bench: Bench, watch: MemoryWatch) -> None:
     }
     write_summary(run.folder, summary)
     mib = 1 << 20
-    bench.console.say(
+    context.console.say(
         f"Best model: {run.best_model}\n"
         f"Peak memory: {watch.peak_bytes / mib:,.0f} of {run.budget['total_bytes'] / mib:,.0f} MiB"
         + (f"; cache: {request.cache_dir}" if request.uses_cache else "")

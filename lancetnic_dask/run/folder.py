@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lancetnic_dask.errors import LancetnicError
-from lancetnic_dask.run.model_file import ModelFile, write_model
+from lancetnic_dask.run.model_file import ModelFile, copy_model, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,7 +134,7 @@ class RunFolder:
         loss = result.train_loss if result.validation is None else result.validation.loss
         if loss < self._best_loss:
             self._best_loss = loss
-            write_model(model, self.best_model)
+            copy_model(self.last_model, self.best_model)
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:

@@ -1,42 +1,75 @@
 """Model <-> a folder of safetensors, Arrow and JSON: arrays and words, never code.
 
 ``model.json`` names the other files with their sizes and digests and is replaced last, in one
-step. Until then the folder is what it was before: a model is written whole or not at all.
+step. Until then the folder is what it was before: a model is written whole or not at all. Its
+fields are checked in `model_checks`, the arrays in `model_arrays`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
-from lancetnic_dask.errors import ModelFileError, quoted
-from lancetnic_dask.features.counts import Moments
-from lancetnic_dask.features.vocabulary import Vocabulary
+from lancetnic_dask.errors import LancetnicError, ModelFileError, TrainingError, quoted
+from lancetnic_dask.features.tokenize import TOKENIZER_VERSION
+from lancetnic_dask.features.unicode_tables import UNICODE_VERSION
 from lancetnic_dask.features.weighting import FittedFeatures
-from lancetnic_dask.settings import ColumnRoles
+from lancetnic_dask.run import kept_files
+from lancetnic_dask.run.kept_files import DIGEST_HEX, MANIFEST_NAME, KeptFile, kept_name
+from lancetnic_dask.run.model_arrays import (
+    check_weights,
+    is_finite,
+    read_vocabulary,
+    read_weights,
+    write_vocabulary,
+    write_weights,
+)
+from lancetnic_dask.run.model_checks import (
+    DAMAGED,
+    FEATURES,
+    FORMAT,
+    FORMAT_VERSION,
+    TASK,
+    checksum_of,
+    describe,
+    meta_network,
+    parse_manifest,
+    reason_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
-__all__ = ["MANIFEST_NAME", "ModelFile", "read_model", "resolve_folder", "write_model"]
+    from lancetnic_dask.run.model_checks import Description
+    from lancetnic_dask.settings import ColumnRoles
 
-FORMAT = "lancetnic_dask model"
-FORMAT_VERSION = 1
-MANIFEST_NAME = "model.json"
-_MANIFEST_BYTES = 256 << 20
-_VOCABULARY_SCHEMA = pa.schema([("term", pa.string()), ("document_frequency", pa.int64())])
+__all__ = [
+    "MANIFEST_NAME",
+    "ModelFile",
+    "copy_model",
+    "read_model",
+    "read_stamped",
+    "resolve_folder",
+    "stamp_of",
+    "write_model",
+]
+
+_MANIFEST_BYTES: Final = 16 << 20
+# What Arrow, torch and we say of a folder that is no model's.
+_BROKEN: Final = (
+    LancetnicError, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
+    MemoryError, RuntimeError, pa.ArrowException,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +91,7 @@ class ModelFile:
     stop_words : tuple of str
         Words that are dropped.
     trained : dict
-        Epoch, losses and rows: for people, not for predicting.
+        Epoch, losses and rows: for people, not for predicting. NaN is kept as None.
     state : dict of str to torch.Tensor
         Weights.
     """
@@ -76,29 +109,65 @@ class ModelFile:
 def write_model(model: ModelFile, folder: Path) -> None:
     """Write a model whole or not at all; an older one in the folder is replaced.
 
+    Killed at any moment, the folder holds the older model or the new one. Files that are not
+    ours stay. Two processes must not write into one folder at once.
+
     Parameters
     ----------
     model : ModelFile
-        What to write.
+        What to write; weights on the CPU are not copied.
     folder : Path
         Made if need be.
 
     Raises
     ------
     OSError
-        If the disk is full or the folder can't be written. The older model is still whole then.
+        If the disk is full or the folder can't be written.
+    ModelFileError
+        If `read_model` would refuse it.
+    TrainingError
+        If a weight is no finite number. After each of these the older model is still whole.
     """
+    _check_writable(model, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"weights": _keep(folder, "weights", ".safetensors", save_tensors(dict(model.state)))}
-    for index, vocabulary in enumerate(model.features.vocabularies):
-        name = f"vocabulary_{index}"
-        files[name] = _keep(folder, name, ".arrow", _vocabulary_bytes(vocabulary))
-    manifest = json.dumps(_manifest(model, files), ensure_ascii=False, indent=1)
-    _write_synced(folder / MANIFEST_NAME, manifest.encode())
-    named = {MANIFEST_NAME, *(file["name"] for file in files.values())}
-    for stale in folder.iterdir():
-        if stale.name not in named:
-            stale.unlink()
+    with kept_files.cleaned(folder):
+        write = partial(write_weights, model.state)
+        files = {"weights": kept_files.keep_file(folder, "weights", ".safetensors", write)}
+        for index, vocabulary in enumerate(model.features.vocabularies):
+            role = f"vocabulary_{index}"
+            write = partial(write_vocabulary, vocabulary)
+            files[role] = kept_files.keep_file(folder, role, ".arrows", write)
+        kept_files.publish(folder, _manifest_bytes(model, files))
+
+
+def copy_model(source_folder: Path, target_folder: Path) -> None:
+    """Put a model into a second folder as well, whole or not at all, as `write_model` does.
+
+    Where the file system allows, both folders share the files of arrays (hard links), which
+    takes neither time nor room.
+
+    Parameters
+    ----------
+    source_folder : Path
+        Folder of a model.
+    target_folder : Path
+        Made if need be; an older model in it is replaced.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or the folder can't be written. The older model is still whole then.
+    ModelFileError
+        If there is no model to copy.
+    """
+    manifest = _read_manifest(source_folder)
+    where = str(source_folder / MANIFEST_NAME)
+    description = describe(parse_manifest(manifest, where), where)
+    target_folder.mkdir(parents=True, exist_ok=True)
+    with kept_files.cleaned(target_folder):
+        for kept in description.files.values():
+            kept_files.link_file(kept, source_folder, target_folder)
+        kept_files.publish(target_folder, manifest)
 
 
 def resolve_folder(path: str | os.PathLike[str]) -> Path:
@@ -109,23 +178,24 @@ def resolve_folder(path: str | os.PathLike[str]) -> Path:
     ModelFileError
         If there is no model there.
     """
-    folder = Path(path).expanduser()
-    if not (folder / MANIFEST_NAME).is_file() and folder.suffix == ".pt":
-        folder = folder.with_suffix("")
-    if (folder / MANIFEST_NAME).is_file():
-        return folder
-    if Path(path).is_file():
+    advice = "Pass a folder like runs/train_0/best_model."
+    try:
+        given = Path(path).expanduser()
+        folder = given
+        if not (folder / MANIFEST_NAME).is_file() and folder.suffix == ".pt":
+            folder = folder.with_suffix("")
+        if (folder / MANIFEST_NAME).is_file():
+            return folder
+        is_file = given.is_file()
+    except (TypeError, RuntimeError, OSError) as error:  # no path at all; no such user; too long
+        raise ModelFileError(f"{quoted(path)} is no path of a model.", None, advice) from error
+    if is_file:
         raise ModelFileError(
             "This is a file, and a model is a folder.",
             os.fspath(path),
-            "Pass a folder like runs/train_0/best_model. A model of lancetnic (.pt) can hold "
-            "code and is not opened: train it anew.",
+            f"{advice} A model of lancetnic (.pt) can hold code and is not opened: train it anew.",
         )
-    raise ModelFileError(
-        f"There is no model here: no {MANIFEST_NAME}.",
-        os.fspath(path),
-        "Pass a folder like runs/train_0/best_model.",
-    )
+    raise ModelFileError(f"There is no model here: no {MANIFEST_NAME}.", os.fspath(path), advice)
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
@@ -145,56 +215,113 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
     ------
     ModelFileError
         If there is no model, or it is broken, cut short, of another program, or too new.
+
+    Notes
+    -----
+    Memory holds the weights once. A folder makes it take about as much as the folder takes on
+    the disk, and no more, whatever stands in it.
     """
+    return read_stamped(path)[0]
+
+
+def read_stamped(path: str | os.PathLike[str]) -> tuple[ModelFile, str]:
+    """Read a model, and the stamp that it has; see `read_model` and `stamp_of`."""
     folder = resolve_folder(path)
     manifest = _read_manifest(folder)
     try:
-        contents = {name: _read_file(folder, entry) for name, entry in manifest["files"].items()}
-        roles = ColumnRoles(
-            text_columns=tuple(manifest["columns"]["text"]),
-            data_columns=tuple(manifest["columns"]["data"]),
-            label_column=manifest["columns"]["label"],
-        )
-        features = FittedFeatures(
-            vocabularies=tuple(
-                _read_vocabulary(contents[f"vocabulary_{index}"], entry)
-                for index, entry in enumerate(manifest["vocabularies"])
-            ),
-            moments=Moments(
-                *(
-                    np.array(manifest["moments"][name], np.float64)
-                    for name in ("count", "mean", "squares")
-                )
-            ),
-            sublinear_tf=bool(manifest["features"]["sublinear_tf"]),
-            classes=tuple(manifest["classes"]),
-        )
-        low, high = manifest["features"]["ngram_range"]
-        return ModelFile(
-            model_name=manifest["model"]["name"],
-            model_args=manifest["model"]["args"],
-            roles=roles,
-            features=features,
-            ngram_range=(int(low), int(high)),
-            stop_words=tuple(manifest["features"]["stop_words"]),
-            trained=manifest["trained"],
-            state=load_tensors(contents["weights"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
-        if isinstance(error, ModelFileError):
+        return _read(folder, manifest), _digest(manifest)
+    except ModelFileError:
+        again = _read_manifest(folder)
+        if again == manifest:
             raise
+    # The model was replaced while it was read, and the files of the older one are gone.
+    return _read(folder, again), _digest(again)
+
+
+def stamp_of(folder: Path) -> str:
+    """Return what tells a model from any other: the digest of its model.json.
+
+    It tells all that the model is, so copies of one model have one stamp on every machine.
+
+    Raises
+    ------
+    ModelFileError
+        If there is no model.
+    """
+    return _digest(_read_manifest(folder))
+
+
+def _digest(manifest: bytes) -> str:
+    return hashlib.blake2b(manifest, digest_size=DIGEST_HEX // 2).hexdigest()
+
+
+def _read_manifest(folder: Path) -> bytes:
+    path = folder / MANIFEST_NAME
+    try:
+        kept_files.regular_file(path)
+        with path.open("rb") as stream:
+            manifest = stream.read(_MANIFEST_BYTES + 1)
+    except OSError as error:
         raise ModelFileError(
-            f"The model cannot be read: {type(error).__name__} {quoted(str(error))}.",
-            str(folder),
-            "It is damaged, or was not written by this program. Use another copy of it.",
+            f"The model cannot be read: {error.strerror}.", str(path), "Check its permissions."
+        ) from error
+    if len(manifest) > _MANIFEST_BYTES:
+        raise ModelFileError(
+            f"{MANIFEST_NAME} has more than {_MANIFEST_BYTES >> 20} MiB.",
+            str(path),
+            "This is no model. Use another copy of it.",
+        )
+    return manifest
+
+
+def _read(folder: Path, manifest: bytes) -> ModelFile:
+    where = str(folder / MANIFEST_NAME)
+    description = describe(parse_manifest(manifest, where), where)
+    try:
+        return _read_arrays(folder, description)
+    except ModelFileError:
+        raise
+    except _BROKEN as error:
+        raise ModelFileError(
+            f"The model cannot be read: {reason_of(error)}", str(folder), DAMAGED
         ) from error
 
 
-def _manifest(model: ModelFile, files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _read_arrays(folder: Path, description: Description) -> ModelFile:
+    vocabularies = tuple(
+        read_vocabulary(folder, description.files[f"vocabulary_{index}"], sizes)
+        for index, sizes in enumerate(description.vocabularies)
+    )
+    return ModelFile(
+        model_name=description.model_name,
+        model_args=description.model_args,
+        roles=description.roles,
+        features=FittedFeatures(
+            vocabularies=vocabularies,
+            moments=description.moments,
+            sublinear_tf=description.sublinear_tf,
+            classes=description.classes,
+        ),
+        ngram_range=description.ngram_range,
+        stop_words=description.stop_words,
+        trained=description.trained,
+        state=read_weights(folder, description.files["weights"], _shapes(description)),
+    )
+
+
+def _shapes(description: Description) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights that the described model has."""
+    network = meta_network(description)
+    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+
+
+def _manifest_bytes(model: ModelFile, files: dict[str, KeptFile]) -> bytes:
     features, moments = model.features, model.features.moments
-    return {
+    manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
+        "checksum": "",
+        "task": TASK,
         "model": {"name": model.model_name, "args": model.model_args},
         "columns": {
             "text": model.roles.text_columns,
@@ -202,12 +329,20 @@ def _manifest(model: ModelFile, files: dict[str, dict[str, Any]]) -> dict[str, A
             "label": model.roles.label_column,
         },
         "features": {
+            "kind": FEATURES,
+            "tokenizer_version": TOKENIZER_VERSION,
+            "unicode_version": UNICODE_VERSION,
+            "lowercase": True,
             "ngram_range": model.ngram_range,
             "stop_words": model.stop_words,
             "sublinear_tf": features.sublinear_tf,
         },
         "vocabularies": [
-            {"num_training": one.num_training, "num_distinct": one.num_distinct}
+            {
+                "num_terms": len(one.terms),
+                "num_training": one.num_training,
+                "num_distinct": one.num_distinct,
+            }
             for one in features.vocabularies
         ],
         "moments": {
@@ -216,103 +351,53 @@ def _manifest(model: ModelFile, files: dict[str, dict[str, Any]]) -> dict[str, A
             "squares": moments.squares.tolist(),
         },
         "classes": features.classes,
-        "trained": model.trained,
-        "files": files,
+        "trained": {name: _plain(value) for name, value in model.trained.items()},
+        "files": {
+            role: {"name": kept.name, "size": kept.size, "blake2b": kept.digest}
+            for role, kept in files.items()
+        },
     }
+    manifest["checksum"] = checksum_of(manifest)
+    return json.dumps(manifest, ensure_ascii=False, indent=1, allow_nan=False).encode()
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST_NAME
-    if path.stat().st_size > _MANIFEST_BYTES:
-        raise ModelFileError("model.json is absurdly large.", str(path), "This is no model.")
+def _plain(value: Any) -> Any:
+    """Return a metric as JSON knows it: no NaN, and no number of numpy."""
+    plain = value.item() if hasattr(value, "item") else value
+    return None if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def _check_writable(model: ModelFile, folder: Path) -> None:
+    """Refuse a model that `read_model` would refuse, before anything is written."""
+    broken = [name for name, tensor in model.state.items() if not is_finite(tensor)]
+    if broken:
+        raise TrainingError(
+            f"The weights {broken[0]!r} are no finite numbers any more.",
+            str(folder),
+            "Pass a lower learning_rate.",
+        )
+    nothing = "0" * DIGEST_HEX
+    roles = {"weights": ".safetensors"} | {
+        f"vocabulary_{index}": ".arrows" for index in range(len(model.features.vocabularies))
+    }
+    files = {
+        role: KeptFile(kept_name(role, suffix, nothing), 1, nothing)
+        for role, suffix in roles.items()
+    }
     try:
-        manifest = json.loads(path.read_bytes())
-        is_ours = manifest["format"] == FORMAT
-        version = manifest["format_version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        manifest = _manifest_bytes(model, files)
+        description = describe(parse_manifest(manifest, ""), "")
+        check_weights(model.state, _shapes(description))
+    except _BROKEN as error:
         raise ModelFileError(
-            "model.json is not a model's.", str(path), "Use another copy of the model."
+            f"The model could not be read again: {reason_of(error)}",
+            str(folder),
+            "Change its settings.",
         ) from error
-    if not is_ours:
+    if len(manifest) > _MANIFEST_BYTES - 1024:  # the sizes of files are not in it yet
         raise ModelFileError(
-            f"The format is {quoted(manifest['format'])}.", str(path), f"Pass a {FORMAT}."
+            f"The model's {MANIFEST_NAME} would have {len(manifest):,} bytes, most of them "
+            f"classes; {_MANIFEST_BYTES:,} is the most.",
+            str(folder),
+            "Use shorter labels, or fewer.",
         )
-    if version != FORMAT_VERSION:
-        raise ModelFileError(
-            f"The format version is {quoted(version)}; this version of lancetnic_dask reads "
-            f"{FORMAT_VERSION}.",
-            str(path),
-            "Install a newer lancetnic_dask, or train the model anew.",
-        )
-    return dict(manifest)
-
-
-def _keep(folder: Path, name: str, suffix: str, data: bytes) -> dict[str, Any]:
-    """Write bytes under a name that tells their digest; equal ones are there already."""
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-    path = folder / f"{name}-{digest[:12]}{suffix}"
-    if not (path.exists() and path.stat().st_size == len(data)):
-        _write_synced(path, data)
-    return {"name": path.name, "size": len(data), "blake2b": digest}
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _read_file(folder: Path, entry: dict[str, Any]) -> bytes:
-    name = entry["name"]
-    if name != Path(name).name:
-        raise ModelFileError(
-            f"model.json names the file {quoted(name)}.", str(folder), "Do not use this model."
-        )
-    path: Path = folder / name
-    if not path.is_file():
-        raise ModelFileError(
-            f"The file {name!r} of the model is missing.", str(folder), "Copy the whole folder."
-        )
-    size = path.stat().st_size
-    if size != entry["size"]:
-        raise ModelFileError(
-            f"The file has {size} bytes and should have {entry['size']}.",
-            str(path),
-            "It was cut short: copy the folder again.",
-        )
-    data = path.read_bytes()
-    if hashlib.blake2b(data, digest_size=16).hexdigest() != entry["blake2b"]:
-        raise ModelFileError(
-            "The file is not as it was written.", str(path), "Copy the folder again."
-        )
-    return data
-
-
-def _vocabulary_bytes(vocabulary: Vocabulary) -> bytes:
-    table = pa.table(
-        [vocabulary.terms, pa.array(vocabulary.document_frequency)], schema=_VOCABULARY_SCHEMA
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def _read_vocabulary(data: bytes, entry: dict[str, Any]) -> Vocabulary:
-    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-    if table.schema != _VOCABULARY_SCHEMA:
-        raise ValueError(f"vocabulary of schema {table.schema}")
-    table.validate(full=True)
-    return Vocabulary(
-        terms=pa.concat_arrays(table["term"].chunks),
-        document_frequency=table["document_frequency"].to_numpy(),
-        num_training=int(entry["num_training"]),
-        num_distinct=int(entry["num_distinct"]),
-    )

@@ -65,8 +65,9 @@ def iter_batches(rows: EncodedRows, order: np.ndarray, batch_size: int) -> Itera
     Batch
         Every row once.
     """
-    for chosen in np.array_split(order, num_batches(len(order), batch_size)):
-        yield take_rows(rows, chosen)
+    if len(order):
+        for chosen in np.array_split(order, num_batches(len(order), batch_size)):
+            yield take_rows(rows, chosen)
 
 
 def take_rows(rows: EncodedRows, chosen: np.ndarray) -> Batch:

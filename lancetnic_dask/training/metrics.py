@@ -48,8 +48,7 @@ class ClassCounts:
         self.predicted_rows += np.bincount(predicted, minlength=size)
         self.correct_rows += np.bincount(target[target == predicted], minlength=size)
         if self.confusion is not None:
-            pairs = np.bincount(target * size + predicted, minlength=size * size)
-            self.confusion += pairs.reshape(size, size)
+            np.add.at(self.confusion, (target, predicted), 1)
 
     @property
     def num_rows(self) -> int:

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import contextvars
 import os
+import signal
 import socket
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask.config
 import psutil
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 
 from lancetnic_dask.cluster.budget import MemoryBudget, decide_budget
 from lancetnic_dask.cluster.limits import MemoryLimit
-from lancetnic_dask.cluster.local import use_client
+from lancetnic_dask.cluster.local import starts_cluster, use_client
 from lancetnic_dask.errors import ClusterError, SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -77,6 +79,50 @@ def test_a_started_cluster_is_as_the_budget_says(started: Client, budget: Memory
         list(started.run(memory).values())
         == [(budget.worker_limit_bytes, (False, False, False))] * 2
     )
+
+
+@pytest.mark.system
+def test_a_worker_that_was_killed_comes_back_as_it_was(
+    budget: MemoryBudget, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A restarted one neither spills nor pauses, and the nanny's threshold is that of the first.
+
+    With Dask's own thresholds it would pause at 80 % of its limit, and wait for ever.
+    """
+    caplog.set_level("CRITICAL")  # Dask logs the death that we cause
+
+    def thresholds(dask_worker: Any) -> tuple[int, object, object, object]:
+        manager = dask_worker.memory_manager
+        return (
+            os.getpid(),
+            manager.memory_target_fraction,
+            manager.memory_spill_fraction,
+            manager.memory_pause_fraction,
+        )
+
+    one = replace(budget, num_workers=1)
+    with (
+        dask.config.set({"distributed.worker.memory.terminate": False}),
+        use_client(None, budget=one, dashboard_address=ANY_PORT) as client,
+    ):
+        [(pid, *first)] = client.run(thresholds).values()
+        cluster: Any = client.cluster
+        nanny_fractions = [
+            nanny.memory_manager.memory_terminate_fraction for nanny in cluster.workers.values()
+        ]
+        os.kill(pid, signal.SIGKILL)
+        new_pid, *second = client.submit(look_again, pid, thresholds, retries=9).result(timeout=60)
+
+    assert new_pid != pid
+    assert first == second == [False] * 3
+    assert nanny_fractions == [0.95]
+
+
+def look_again(old_pid: int, thresholds: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Tell the thresholds of the worker that runs this, unless it is the dying one."""
+    if os.getpid() == old_pid:
+        raise ProcessLookupError(old_pid)
+    return thresholds(get_worker())
 
 
 def test_workers_are_light_and_single_threaded(started: Client) -> None:
@@ -195,6 +241,16 @@ def test_a_start_that_fails_is_one_error(budget: MemoryBudget, tmp_path: Path) -
 
     names = [child.name() for child in psutil.Process().children() if "Dask" in child.name()]
     assert names == []
+
+
+def test_it_is_known_beforehand_whether_a_cluster_is_started(client: Client) -> None:
+    """Only then are the workers' sizes ours to decide."""
+    assert starts_cluster(None)
+    assert not starts_cluster(client)
+    assert not starts_cluster("tcp://10.0.0.5:8786")
+    with client.as_current():
+        assert not starts_cluster(None)
+    assert not client.submit(starts_cluster, None, pure=False).result()
 
 
 def test_a_client_is_used_and_left_open(client: Client, budget: MemoryBudget) -> None:

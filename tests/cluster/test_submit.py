@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from lancetnic_dask.cluster.submit import run_bounded
-from lancetnic_dask.errors import ClusterError, Location, RecordError, SettingError
+from lancetnic_dask.errors import Location, RecordError, SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +81,71 @@ def test_every_item_comes_back_once(client: Client, *, ordered: bool, max_in_fli
     )
 
     assert (pairs if ordered else sorted(pairs)) == [(index, 2 * index) for index in range(10)]
+
+
+def test_the_number_in_flight_may_change(client: Client) -> None:
+    """It is asked for before each call, so that workers which join get work."""
+    read: list[int] = []
+    allowed = 1
+
+    def items() -> Iterator[tuple[int]]:
+        for number in range(100):
+            read.append(number)
+            yield (number,)
+
+    results = run_bounded(
+        client, double, items(), max_in_flight=lambda: allowed, key_prefix="lancetnic-x"
+    )
+    next(results)
+    read_with_one = len(read)
+    allowed = 5
+    next(results)
+    results.close()
+
+    assert (read_with_one, len(read)) == (2, 7)
+
+
+@pytest.mark.system
+def test_workers_that_join_get_work_while_we_wait(tmp_path: Path) -> None:
+    """The first call may be long: the others do not wait for its end."""
+    with (
+        LocalCluster(
+            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        results = run_bounded(
+            client,
+            touch_and_wait,
+            [(number, str(tmp_path)) for number in range(2)],
+            max_in_flight=lambda: max(1, len(client.nthreads())),
+            key_prefix="lancetnic-wait",
+            worker_timeout_seconds=60,
+            stall_timeout_seconds=60,
+        )
+        thread = threading.Thread(target=cluster.scale, args=(2,))
+        thread.start()
+
+        assert list(results) == [(0, 0), (1, 1)]
+        thread.join()
+
+
+def touch_and_wait(number: int, folder: str) -> int:
+    """Run until the other call has been started too."""
+    Path(folder, str(number)).touch()
+    poll(Path(folder, str(1 - number)).exists, seconds=50)
+    return number
+
+
+@pytest.mark.parametrize("max_in_flight", [0, lambda: 0])
+def test_at_least_one_must_be_in_flight(client: Client, max_in_flight: Any) -> None:
+    """Zero would wait for ever."""
+    with pytest.raises(SettingError, match="max_in_flight must be at least 1, and is 0"):
+        next(
+            run_bounded(
+                client, double, [(1,)], max_in_flight=max_in_flight, key_prefix="lancetnic-x"
+            )
+        )
 
 
 def test_no_items_give_no_results(client: Client) -> None:
@@ -244,146 +308,3 @@ def test_other_errors_name_the_item(client: Client) -> None:
         )
 
     assert caught.value.__notes__ == ["in a task on a.csv, byte 200"]
-
-
-def test_at_least_one_must_be_in_flight(client: Client) -> None:
-    """Zero would wait for ever."""
-    with pytest.raises(SettingError, match="max_in_flight must be at least 1, and is 0"):
-        next(run_bounded(client, double, [(1,)], max_in_flight=0, key_prefix="lancetnic-x"))
-
-
-def kill_own_worker(number: int, marker: str | None = None) -> int:
-    """Die by SIGKILL at item 2: each time, or once if there is a marker file to remove."""
-    if number == 2 and (marker is None or Path(marker).exists()):
-        if marker is not None:
-            Path(marker).unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
-def take_too_much(number: int) -> int:
-    """Take memory at item 2 until the nanny steps in."""
-    held = []
-    while number == 2:
-        held.append(b"x" * (16 << 20))
-        time.sleep(0.01)
-    return number
-
-
-@pytest.fixture(scope="module")
-def mortal_client() -> Iterator[Client]:
-    """Connect to a cluster whose workers may die."""
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            memory_limit="300MiB",
-            scheduler_kwargs={"allowed_failures": 1},
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-@pytest.mark.system
-def test_a_worker_lost_once_is_no_error(mortal_client: Client, tmp_path: Path) -> None:
-    """The item is repeated on another worker, and the results are the same."""
-    marker = tmp_path / "marker"
-    marker.touch()
-
-    pairs = list(
-        run_bounded(
-            mortal_client,
-            kill_own_worker,
-            [(number, str(marker)) for number in range(6)],
-            max_in_flight=2,
-            key_prefix="lancetnic-kill",
-        )
-    )
-
-    assert pairs == [(number, number) for number in range(6)]
-    assert not marker.exists()
-
-
-@pytest.mark.system
-def test_an_item_that_kills_workers_is_named(mortal_client: Client) -> None:
-    """Dask's KilledWorker becomes an error with the place."""
-    with pytest.raises(ClusterError) as caught:
-        list(
-            run_bounded(
-                mortal_client,
-                kill_own_worker,
-                [(number,) for number in range(6)],
-                max_in_flight=2,
-                key_prefix="lancetnic-kill",
-                describe=lambda index: f"partition {index} of a.csv",
-            )
-        )
-
-    assert str(caught.value) == (
-        "A worker died twice with the same task: crashed, or was killed from outside.\n"
-        "  at partition 2 of a.csv\n"
-        "  Look at the workers' logs; a native library that crashes leaves its name there."
-    )
-
-
-@pytest.mark.system
-def test_memory_is_named_as_the_cause(mortal_client: Client) -> None:
-    """The nanny's report tells memory from other deaths."""
-    with pytest.raises(ClusterError) as caught:
-        list(
-            run_bounded(
-                mortal_client,
-                take_too_much,
-                [(number,) for number in range(6)],
-                max_in_flight=2,
-                key_prefix="lancetnic-eat",
-                describe=lambda index: f"partition {index} of a.csv",
-            )
-        )
-
-    assert "was stopped twice with the same task, because it took" in caught.value.what
-    assert "of the 300 MiB of memory it may" in caught.value.what
-    assert caught.value.where == "partition 2 of a.csv"
-    assert "partition_bytes=" in caught.value.fix
-
-
-@pytest.mark.system
-def test_a_cluster_without_workers_is_given_up() -> None:
-    """Waiting ends with an error once there has been no worker for the time allowed."""
-    with (
-        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-        pytest.raises(ClusterError, match=r"has had no worker for 0\.1 s"),
-    ):
-        next(
-            run_bounded(
-                client,
-                double,
-                [(1,)],
-                max_in_flight=1,
-                key_prefix="lancetnic-x",
-                worker_timeout_seconds=0.1,
-            )
-        )
-
-
-@pytest.mark.system
-def test_a_scheduler_that_goes_away_is_an_error() -> None:
-    """A run does not wait for a cluster that was closed under it."""
-    cluster = LocalCluster(
-        n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-    )
-    with Client(cluster, set_as_default=False) as client:
-        results = run_bounded(
-            client, time.sleep, [(0,), (60,)], max_in_flight=2, key_prefix="lancetnic-sleep"
-        )
-        next(results)
-        closing = threading.Thread(target=cluster.close)
-        closing.start()
-
-        with pytest.raises(ClusterError, match="connection to the scheduler was lost"):
-            next(results)
-        closing.join(timeout=30)

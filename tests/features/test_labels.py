@@ -27,14 +27,14 @@ def test_order_is_total_and_labels_come_back_as_written(labels: set[str]) -> Non
     """Whatever order they come in, equal labels give equal classes; none is lost or merged."""
     ordered = order_labels(sorted(labels))
 
-    assert order_labels(reversed(sorted(labels))) == ordered
+    assert order_labels(sorted(labels, reverse=True)) == ordered
     assert len(ordered) == len(labels)
     assert [str(label) for label in parse_labels(ordered)] == list(ordered)
 
 
 @pytest.mark.parametrize(
     "odd",
-    ["01", "-0", "+1", "1.0", "1e3", " 1", "1\n", "", "-", "--1", "1_000", "٣", "²", "１"],
+    ["01", "-0", "+1", "+0", "1.0", "1e3", " 1", "1\n", "", "-", "--1", "1_000", "٣", "²", "１"],
 )
 def test_one_label_that_int_does_not_carry_makes_all_of_them_text(odd: str) -> None:
     """Otherwise '01' and '1' would be one class."""

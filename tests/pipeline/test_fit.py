@@ -243,7 +243,7 @@ def test_several_columns_of_each_kind(tmp_path: Path, client: Client) -> None:
                 f"{number},{'red' if wide else 'blue'} thing,some {rng.integers(50)}x words,"
                 f"{wide * 5 + rng.normal():.3f},{rng.normal():.3f},{'wide' if wide else 'tall'}\n"
             )
-    options = SMALL | {"num_epochs": 4, "client": client, "cache_dir": tmp_path}
+    options = SMALL | {"num_epochs": 4, "batch_size": 8, "client": client, "cache_dir": tmp_path}
 
     both = Classification(["title", "body"], ["width", "height"], "kind").train(
         "ScalpelMC", path, run_dir=tmp_path, **options

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import dask.config
+
 from lancetnic_dask.cluster.submit import run_bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from distributed import Client
+    from distributed import Client, Future
 
     from lancetnic_dask.cluster.budget import MemoryBudget
     from lancetnic_dask.errors import Location
@@ -20,12 +22,28 @@ if TYPE_CHECKING:
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.run.console import Console
 
-__all__ = ["Bench"]
+__all__ = ["RunContext"]
 
 
 @dataclass
-class Bench:
-    """What the stages of one run share: the cluster, the cache, and the clock."""
+class RunContext:
+    """What the stages of one run share.
+
+    Parameters
+    ----------
+    request : FitRequest
+        What was asked for.
+    client : Client
+        Runs the tasks.
+    budget : MemoryBudget
+        What they may take.
+    cache : ShardCache
+        Where shards are kept, and what a run needs for a while.
+    console : Console
+        For the person at the terminal.
+    seconds : dict of str to float
+        Wall time by stage.
+    """
 
     request: FitRequest
     client: Client
@@ -46,8 +64,11 @@ class Bench:
         try:
             yield
         finally:
-            elapsed = time.perf_counter() - started
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed
+            self.add_seconds(stage, time.perf_counter() - started)
+
+    def add_seconds(self, stage: str, seconds: float) -> None:
+        """Add wall time to a stage."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def map_tasks(
         self,
@@ -56,16 +77,32 @@ class Bench:
         *,
         name: str,
         describe: Callable[[int], Location | str] | None = None,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Run tasks on the workers, a bounded number at a time, in order (`MapTasks`)."""
-        per_thread = self.budget.max_in_flight // self.budget.num_workers
-        num_threads = sum(self.client.nthreads().values())
         for _, result in run_bounded(
             self.client,
             function,
             items,
-            max_in_flight=max(1, per_thread * num_threads),
+            max_in_flight=self._in_flight,
             key_prefix=f"lancetnic-{name}",
             describe=describe,
         ):
             yield result
+
+    def share(self, value: Any) -> Future[Any]:
+        """Put a value on the cluster once, for many tasks.
+
+        It is the result of a task: unlike scattered data, the scheduler makes it again when the
+        worker that held it is lost, and brings it to workers that join later.
+        """
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"}):
+            return self.client.submit(_itself, value, pure=False)
+
+    def _in_flight(self) -> int:
+        """Return how many partitions may be in flight on the workers that there are now."""
+        num_threads: int = sum(self.client.nthreads().values())
+        return max(1, self.budget.partitions_per_thread * num_threads)
+
+
+def _itself(value: Any) -> Any:
+    return value
