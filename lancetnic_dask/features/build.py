@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancetnic_dask.corpus.plan import CORPUS_VERSION
 from lancetnic_dask.corpus.readers import iter_rows
 from lancetnic_dask.corpus.schema import SetAside, cast_rows, merge_set_aside
 from lancetnic_dask.features import shard as shard_file
@@ -65,6 +66,7 @@ class ShardRecipe:
         """
         key = [
             shard_file.FORMAT_VERSION,
+            CORPUS_VERSION,
             TOKENIZER_VERSION,
             UNICODE_VERSION,
             asdict(part.files[0].file),

@@ -55,8 +55,13 @@ class Moments:
     squares: np.ndarray
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def of(cls, numeric: np.ndarray) -> Moments:
-        """Return the moments of some rows (num_rows, num_data_columns)."""
+        """Return the moments of some rows (num_rows, num_data_columns).
+
+        Numbers whose squares leave the range of float64 give infinite moments or NaN, and so
+        does whatever these are merged with.
+        """
         present = ~np.isnan(numeric)
         count = present.sum(axis=0).astype(np.float64)
         mean = np.where(present, numeric, 0.0).sum(axis=0) / np.maximum(count, 1.0)
@@ -66,6 +71,7 @@ class Moments:
         squares = (np.where(present, numeric - mean, 0.0) ** 2).sum(axis=0)
         return cls(count, mean, squares)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both sets of rows (Chan, Golub and LeVeque, 1979)."""
         count = self.count + other.count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -314,3 +315,29 @@ def test_partition_of_a_second_file_has_its_own_name(tmp_path: Path) -> None:
 
     names = {RECIPE.fingerprint(plan.only(partition)) for partition in plan.partitions}
     assert len(names) == 2
+
+
+def test_the_same_bytes_give_the_same_shard_as_ever(tmp_path: Path) -> None:
+    """Shards outlive releases: what changes this digest must raise a version.
+
+    `CORPUS_VERSION` for rows and cells, `TOKENIZER_VERSION` for tokens, and
+    `shard.FORMAT_VERSION` for the file and the row hash.
+    """
+    path = tmp_path / "golden.csv"
+    path.write_bytes(
+        b"text,size,label\r\n"
+        + '"Ёлка ΑΣ\n""İ"" 😀 don\'t",1.5,да\r\nplain_text 42,,no\n\n,+3e2,no\r'.encode()
+    )
+    plan = Corpus.read_csv(path).plan
+    roles = ColumnRoles(text_columns=("text",), data_columns=("size",), label_column="label")
+    recipe = ShardRecipe(roles=roles, policy="error", ngram_range=(1, 2))
+
+    shard = obtain_shard(plan.only(plan.partitions[0]), recipe)
+
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (shard.texts[0].codes, shard.texts[0].row_offsets, shard.numeric,
+                  shard.label_codes, shard.row_hash):  # fmt: skip
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(repr((shard.texts[0].terms.to_pylist(), shard.label_values)).encode())
+    assert shard.num_rows == 3
+    assert digest.hexdigest() == "edf2a85dd4c0a5bffb6f3b0f5d185568"
