@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["setting"]
 
 _BYTES_KEYS = frozenset({"memory.total", "corpus.partition-bytes", "corpus.max-row-bytes"})
-_SECONDS_KEYS = frozenset({"cluster.start-timeout"})
+_SECONDS_KEYS = frozenset({"cluster.start-timeout", "cluster.stall-timeout"})
 
 
 def setting(key: str) -> Any:

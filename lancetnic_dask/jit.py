@@ -17,7 +17,7 @@ import numba
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["kernel"]
+__all__ = ["keeps_machine_code", "kernel"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,13 +53,24 @@ def kernel(
         # The name is part of the key under which Numba keeps the machine code.
         folder = Path(function.__code__.co_filename).parent
         function.__qualname__ += f"_{_folder_digest(folder)}"
-        try:
-            compiled = compiler(keeps=True)(function)
-        except RuntimeError:  # "no locator available": nothing can be written anywhere
-            compiled = compiler(keeps=False)(function)
+        compiled = compiler(keeps=_can_keep(function))(function)
         return cast("Callable[P, R]", compiled)
 
     return compile_lazily
+
+
+def keeps_machine_code() -> bool:
+    """Tell whether machine code can be kept on disk, so that workers need not compile it."""
+    return _can_keep(_can_keep)
+
+
+def _can_keep(function: Callable[..., object]) -> bool:
+    """Tell whether Numba finds a folder for the machine code of a function."""
+    try:
+        numba.njit(cache=True)(function)
+    except RuntimeError:  # "no locator available": nothing can be written anywhere
+        return False
+    return True
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dask.config
 
 from lancetnic_dask.cluster.submit import run_bounded
+from lancetnic_dask.config import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -86,6 +87,7 @@ class RunContext:
             max_in_flight=self._in_flight,
             key_prefix=f"lancetnic-{name}",
             describe=describe,
+            stall_timeout_seconds=setting("cluster.stall-timeout"),
         ):
             yield result
 

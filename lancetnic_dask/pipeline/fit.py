@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.cluster.budget import decide_budget
 from lancetnic_dask.cluster.limits import available_cpus, available_memory
-from lancetnic_dask.cluster.local import use_client
+from lancetnic_dask.cluster.local import starts_cluster, use_client
 from lancetnic_dask.cluster.memory_watch import MemoryWatch
+from lancetnic_dask.cluster.workers import check_workers
 from lancetnic_dask.config import setting
 from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.frame import Corpus
@@ -24,6 +25,7 @@ from lancetnic_dask.errors import CacheError, SettingError
 from lancetnic_dask.features.cache import ShardCache
 from lancetnic_dask.features.counts import count_partition
 from lancetnic_dask.features.groups import encode_partition, encode_side, iter_groups, read_ahead
+from lancetnic_dask.jit import keeps_machine_code
 from lancetnic_dask.models.optimizers import needs_dense_grad
 from lancetnic_dask.models.registry import MODELS
 from lancetnic_dask.pipeline.context import RunContext
@@ -88,9 +90,15 @@ def fit_classifier(request: FitRequest) -> Run:
     budget = _decide_budget(request, sources)
     logger.info("memory budget\n%s", budget)
     with MemoryWatch() as watch, _cache(request) as cache:
-        if request.client is None:
+        if budget.num_workers:
             warm_kernels(request.recipe)
         with use_client(request.client, budget=budget) as client:
+            if not budget.num_workers:
+                check_workers(
+                    client,
+                    partition_bytes=budget.partition_bytes,
+                    terms_per_token=request.terms_per_token,
+                )
             console.say(f"Dask dashboard: {client.dashboard_link}")
             context = RunContext(request, client, budget, cache, console)
             run = _fit(context, sources[0], sources[1])
@@ -115,7 +123,6 @@ def _sources(path: Any, request: FitRequest) -> Any:
 def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
     training = request.training
     num_texts, num_numbers = len(request.roles.text_columns), len(request.roles.data_columns)
-    low, high = request.features.ngram_range
     return decide_budget(
         request.memory,
         limit=available_memory(),
@@ -128,7 +135,9 @@ def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
             for source in sources
         ),
         group_size=training.group_size,
-        terms_per_token=1 + high - low,
+        terms_per_token=request.terms_per_token,
+        has_workers=starts_cluster(request.client),
+        workers_compile=not keeps_machine_code(),
         model_bytes_bound=request.model_bytes(
             request.max_features * num_texts, num_numbers, num_classes=1000
         ),
@@ -265,10 +274,13 @@ def _make_trainer(
     """Build the model, unless it is larger than the budget allows."""
     request, training = context.request, context.request.training
 
-    def model_bytes(num_terms: int) -> int:
+    sizes = [len(vocabulary.terms) for vocabulary in features.vocabularies]
+
+    def model_bytes(max_features: int) -> int:
+        num_terms = sum(min(size, max_features) for size in sizes)
         return request.model_bytes(num_terms, features.num_numeric, model_args["num_classes"])
 
-    context.budget.check_model(model_bytes, num_features=features.num_terms)
+    context.budget.check_model(model_bytes, num_features=max(sizes, default=0))
     device = choose_device(training.device_name)
     with seeded_weights(training.random_state):
         model: nn.Module = MODELS[request.model_name](

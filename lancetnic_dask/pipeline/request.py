@@ -87,6 +87,12 @@ class FitRequest:
             stop_words=self.stop_words,
         )
 
+    @property
+    def terms_per_token(self) -> int:
+        """Lengths of n-grams: so many terms stand in a shard for each token."""
+        low, high = self.features.ngram_range
+        return 1 + high - low
+
     def model_bytes(self, num_terms: int, num_other_inputs: int, num_classes: int) -> int:
         """Return bytes of weights, gradients, optimizer state and a checkpoint copy."""
         training = self.training

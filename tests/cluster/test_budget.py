@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lancetnic_dask.cluster.budget import MemoryBudget, decide_budget
 from lancetnic_dask.cluster.limits import MemoryLimit
+from lancetnic_dask.cluster.sizes import worker_limit
 from lancetnic_dask.errors import BudgetError, SettingError
 
 MIB = 1 << 20
@@ -132,16 +133,15 @@ def test_bigrams_take_twice_the_rows() -> None:
     assert decide("4GiB", terms_per_token=2).groups_bytes == 2 * decide("4GiB").groups_bytes
 
 
-def test_trigrams_take_larger_workers() -> None:
-    """Measured with (1, 3): 23 bytes of scratch for each byte of text; up to bigrams under 20."""
-    one, two, three = (decide("5GiB", terms_per_token=k, num_cpus=1) for k in (1, 2, 3))
+@pytest.mark.parametrize(
+    ("terms_per_token", "measured"), [(1, 17.4), (1, 19.6), (2, 10.6), (3, 23.1), (5, 50.3)]
+)
+def test_a_worker_holds_what_was_measured(*, terms_per_token: int, measured: float) -> None:
+    """Bytes of scratch for each byte of text: short rows, and n-grams of several lengths."""
+    limit = worker_limit(16 * MIB, terms_per_token=terms_per_token, in_flight=1)
 
-    assert 0.95 * one.worker_limit_bytes >= (320 + 20 * 16) * MIB
-    assert 0.95 * two.worker_limit_bytes >= (320 + 20 * 16) * MIB
-    assert 0.95 * three.worker_limit_bytes >= (320 + 23 * 16) * MIB
-    with pytest.raises(BudgetError, match="worker"):
-        decide("3GiB", terms_per_token=3, group_size=8, num_workers=2)
-    assert decide("3GiB", terms_per_token=2, group_size=8, num_workers=2).num_workers == 2
+    assert 0.95 * limit - 320 * MIB > measured * 16 * MIB
+    assert 0.95 * limit - 320 * MIB < 2.7 * measured * 16 * MIB
 
 
 def test_workers_that_compile_take_more() -> None:
