@@ -185,8 +185,11 @@ class TrainingSettings:
     group_size: int = 16
 
     def __post_init__(self) -> None:
-        for name in ("num_epochs", "hidden_size", "num_layers", "batch_size", "group_size"):
+        for name in ("num_epochs", "batch_size", "group_size"):
             _set(self, **{name: _whole(name, getattr(self, name), low=1)})
+        # Beyond these no model file is opened: a foreign one must not make us build for hours.
+        for name, high in (("hidden_size", 1 << 20), ("num_layers", 1000)):
+            _set(self, **{name: _whole(name, getattr(self, name), low=1, high=high)})
         state = _whole("random_state", self.random_state, low=0, high=_MOST_STATES)
         _set(self, random_state=state)
         rate = self.learning_rate

@@ -46,6 +46,11 @@ def test_numbers_of_numpy_become_plain_ones() -> None:
         ("num_epochs", 1.5, "num_epochs is 1.5.\n  Pass a whole number."),
         ("num_epochs", True, "num_epochs is True.\n  Pass a whole number."),
         ("hidden_size", "wide", "hidden_size is 'wide'.\n  Pass a whole number."),
+        (
+            "num_layers",
+            1001,
+            "num_layers is 1001.\n  Pass a whole number from 1 to 1000.",
+        ),
         ("batch_size", -1, "batch_size is -1.\n  Pass a whole number from 1."),
         ("dropout", 1, "dropout is 1.\n  Pass a share from 0 to below 1."),
         ("dropout", float("nan"), "dropout is nan.\n  Pass a share from 0 to below 1."),
