@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from lancetnic_dask.settings import (
 )
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from torch import nn
@@ -281,7 +281,7 @@ class Classification:
             memory=_or_setting(memory, "memory.total"),
             uses_cache=cache,
             cache_dir=_cache_folder(cache_dir),
-            run_dir=Path(_or_setting(run_dir, "run.dir")),
+            run_dir=_folder("run_dir", _or_setting(run_dir, "run.dir")),
             progress=progress,
         )
         self.run_ = fit_classifier(request)
@@ -321,10 +321,7 @@ class Classification:
         if text_data is None and scalar_data is None:
             raise SettingError("There is nothing to predict for.", None, "Pass text_data=.")
         model = load_once(model_path)
-        return model.predict_row(
-            _values("text_data", text_data, model.text_columns),
-            _values("scalar_data", scalar_data, model.data_columns),
-        )
+        return model.predict_row(_as_list(text_data), _as_list(scalar_data))
 
     def __repr__(self) -> str:
         columns = {
@@ -351,26 +348,28 @@ def _or_setting(value: Any, key: str) -> Any:
     return setting(key) if value is None else value
 
 
+def _folder(option: str, value: str | os.PathLike[str]) -> Path:
+    """Return a folder of this machine."""
+    if "://" in os.fspath(value):
+        raise SettingError(
+            f"{option} is {quoted(os.fspath(value))}.", None, "Pass a folder of this machine."
+        )
+    return Path(value).expanduser()
+
+
 def _cache_folder(cache_dir: str | os.PathLike[str] | None) -> Path:
     given = _or_setting(cache_dir, "cache.dir")
-    if given is not None:
-        return Path(given).expanduser().absolute()
-    import platformdirs
+    if given is None:
+        import platformdirs
 
-    return Path(platformdirs.user_cache_dir("lancetnic_dask", appauthor=False))
+        given = platformdirs.user_cache_dir("lancetnic_dask", appauthor=False)
+    # Workers have working folders of their own.
+    return _folder("cache_dir", given).absolute()
 
 
-def _values(option: str, value: Any, columns: tuple[str, ...]) -> list[Any] | None:
+def _as_list(value: Any) -> list[Any] | None:
     """Read lancetnic's "one value, or a list with one for each column"."""
     if value is None:
         return None
     is_one = isinstance(value, str) or not hasattr(value, "__len__")
-    values = [value] if is_one else list(value)
-    if len(values) != len(columns):
-        raise SettingError(
-            f"{option} has {len(values)} values, and the model reads {len(columns)} such columns: "
-            f"{', '.join(map(repr, columns)) or 'none'}.",
-            None,
-            "Pass one value for each column, in their order.",
-        )
-    return values
+    return [value] if is_one else list(value)

@@ -285,13 +285,16 @@ def read_arrow(path: Path) -> tuple[dict[str, pa.Array], dict[str, Any]]:
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside its name; it gets the name at the end, synced, unless there is an error.
+def replace_file(path: Path, *, is_kept: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file beside its name; it gets the name at the end, unless there is an error.
 
     Parameters
     ----------
     path : Path
         Where; folders are made, and an older file of that name is replaced.
+    is_kept : bool, default=True
+        Whether the file must be whole after a power loss as well: it is then synced before it
+        gets its name. A file that ends with the run need not wait for the disk.
 
     Yields
     ------
@@ -304,7 +307,8 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
         with partial.open("xb") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            if is_kept:
+                os.fsync(stream.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

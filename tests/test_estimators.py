@@ -1,0 +1,126 @@
+"""The classes with lancetnic's arguments: what they accept, and what they say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from corpora import make_corpus
+
+from lancetnic_dask import Classification, load
+from lancetnic_dask.errors import ModelFileError, SettingError
+from lancetnic_dask.models import ScalpelMC
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from distributed import Client
+
+    from lancetnic_dask import Run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, client: Client) -> tuple[Classification, Run]:
+    """Train a small model of a text and a number, by class and by position as in lancetnic."""
+    folder = tmp_path_factory.mktemp("trained")
+    make_corpus(folder / "tickets.csv", num_rows=1500, signal=0.3)
+    classifier = Classification("text", ["size"], "label", 0.25, 7, 5000)
+    run = classifier.train(
+        ScalpelMC, folder / "tickets.csv", None, 2, 16, 1, 64, 0.001, 0, "auto", "CELoss", "cpu",
+        client=client, cache_dir=folder, run_dir=folder / "runs", progress=False,
+    )  # fmt: skip
+    return classifier, run
+
+
+def test_the_estimator_keeps_its_run(trained: tuple[Classification, Run]) -> None:
+    """Metrics by epoch and paths stay at hand."""
+    classifier, run = trained
+
+    assert classifier.run_ is run
+    assert [entry["epoch"] for entry in run.history] == [1, 2]
+    assert run.num_rows["validation"] / run.num_rows["read"] == pytest.approx(0.25, abs=0.05)
+
+
+@pytest.mark.parametrize("text", ["a text", ["a text"]])
+@pytest.mark.parametrize("number", [120, 120.5, [120], None])
+def test_predict_takes_one_row_as_in_lancetnic(
+    trained: tuple[Classification, Run], text: Any, number: Any
+) -> None:
+    """A value or a list with one for each column; the same as `load(...).predict`."""
+    classifier, run = trained
+
+    label = classifier.predict(run.best_model, text_data=text, scalar_data=number)
+
+    numbers = None if number is None else [120.5 if number == 120.5 else 120]
+    assert label == load(run.best_model).predict(["a text"], numbers)[0]
+    assert type(label) is str
+
+
+def test_predict_says_how_many_values_it_wants(trained: tuple[Classification, Run]) -> None:
+    """With the columns of the model."""
+    classifier, run = trained
+
+    with pytest.raises(SettingError) as caught:
+        classifier.predict(run.best_model, text_data=["one", "two"])
+
+    assert str(caught.value) == (
+        "There are 2 texts, and the model reads 1: 'text'.\n"
+        "  Pass one for each column, in their order."
+    )
+    with pytest.raises(SettingError, match="There is nothing to predict for"):
+        classifier.predict(run.best_model)
+
+
+def test_a_path_that_is_no_model(tmp_path: Path) -> None:
+    """The message says what one looks like."""
+    with pytest.raises(ModelFileError) as caught:
+        Classification("text", None, "label").predict(tmp_path / "nothing", "a text")
+
+    assert "Pass a folder like runs/train_0/best_model." in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"label_column": None}, "label_column is None.\n  Pass the name of one column."),
+        ({"text_column": None}, "There is no column to learn from."),
+        ({"on_bad_rows": "drop"}, "on_bad_rows is 'drop'.\n  Pass 'error' or 'skip'."),
+        ({"split_ratio": 2}, "split_ratio is 2."),
+        ({"stop_words": "klingon"}, "stop_words"),
+        ({"delimiter": ",,"}, "delimiter"),
+    ],
+)
+def test_options_are_checked_when_the_estimator_is_made(options: dict[str, Any], text: str) -> None:
+    """Before any file is opened."""
+    columns: dict[str, Any] = {"text_column": "text", "label_column": "label"}
+
+    with pytest.raises(SettingError) as caught:
+        Classification(**(columns | options))
+
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["cache_dir", "run_dir"])
+def test_folders_are_of_this_machine(tmp_path: Path, option: str) -> None:
+    """Not taken for a folder named 's3:'."""
+    folder: dict[str, Any] = {option: "s3://bucket/folder"}
+
+    with pytest.raises(SettingError) as caught:
+        Classification("text", None, "label").train("ScalpelMC", tmp_path, **folder)
+
+    assert str(caught.value) == (
+        f"{option} is 's3://bucket/folder'.\n  Pass a folder of this machine."
+    )
+
+
+def test_a_model_of_the_users_is_refused_for_now(tmp_path: Path) -> None:
+    """With the names of those that there are."""
+
+    class Own(torch.nn.Module):
+        pass
+
+    with pytest.raises(SettingError) as caught:
+        Classification("text", None, "label").train(Own, tmp_path)
+
+    assert str(caught.value) == ("Own is not a model of this package.\n  There are: 'ScalpelMC'.")
