@@ -50,15 +50,19 @@ def setting(key: str) -> Any:
     >>> setting("corpus.partition-bytes")
     16777216
     """
-    known = _register_defaults()
-    if key not in known:
+    defaults = _registered_defaults()
+    if key not in defaults:
         raise SettingError(
-            f"There is no configuration key {f'lancetnic.{key}'!r}.", None, suggestion(key, known)
+            f"There is no configuration key {f'lancetnic.{key}'!r}.",
+            None,
+            suggestion(key, defaults),
         )
 
     import dask.config
 
-    value = dask.config.get(f"lancetnic.{key}")
+    # A `dask.config.set` block entered before the defaults were registered takes them away with
+    # it when it ends.
+    value = dask.config.get(f"lancetnic.{key}", default=defaults[key])
     if value is None:
         return None
     if key in _BYTES_KEYS:
@@ -90,20 +94,20 @@ def _parsed(key: str, value: Any, expected: str) -> int | float:
 
 
 @cache
-def _register_defaults() -> tuple[str, ...]:
-    """Give our defaults to Dask, once a process; return the keys that there are."""
+def _registered_defaults() -> dict[str, Any]:
+    """Give our defaults to Dask, once a process; return them by dotted key."""
     import dask.config
     import yaml
 
     text = files("lancetnic_dask").joinpath("lancetnic.yaml").read_text(encoding="utf-8")
     defaults = yaml.safe_load(text)
     dask.config.update_defaults(defaults)
-    return tuple(_leaf_keys(defaults["lancetnic"]))
+    return dict(_leaves(defaults["lancetnic"]))
 
 
-def _leaf_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in tree.items():
         if isinstance(value, dict):
-            yield from _leaf_keys(value, f"{prefix}{name}.")
+            yield from _leaves(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}"
+            yield f"{prefix}{name}", value

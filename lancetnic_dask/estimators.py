@@ -206,7 +206,7 @@ class Classification:
         crit_name : str, default='CELoss'
             Loss.
         device_name : str, default='cuda'
-            'cuda' means CUDA if there is one, else the processor; 'cpu' the processor.
+            'cuda' and 'auto' mean CUDA if there is one, else the processor; 'cpu' the processor.
         client : Client, Cluster, str or None, default=None
             Dask client, cluster object or address. None takes the current client, or starts a
             cluster on this machine that fits the memory budget, and closes it again.

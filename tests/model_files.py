@@ -11,12 +11,12 @@ import torch
 from safetensors.numpy import load_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from lancetnic_dask.features.counts import Moments
-from lancetnic_dask.features.vocabulary import Vocabulary
+from lancetnic_dask.features.moments import Moments
+from lancetnic_dask.features.terms import Vocabulary
 from lancetnic_dask.features.weighting import FittedFeatures
 from lancetnic_dask.models import ScalpelMC
-from lancetnic_dask.run.model_checks import checksum_of
 from lancetnic_dask.run.model_file import ModelFile
+from lancetnic_dask.run.model_json import checksum_of
 from lancetnic_dask.settings import ColumnRoles
 
 if TYPE_CHECKING:

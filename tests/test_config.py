@@ -8,7 +8,7 @@ import sys
 import dask.config
 import pytest
 
-from lancetnic_dask.config import setting
+from lancetnic_dask.config import _registered_defaults, setting
 from lancetnic_dask.errors import SettingError
 
 
@@ -68,3 +68,26 @@ def test_a_value_of_the_wrong_kind_names_its_key(key: str, value: object) -> Non
         pytest.raises(SettingError, match=f"lancetnic.{key} is {value!r}"),
     ):
         setting(key)
+
+
+def test_no_default_stops_a_run() -> None:
+    """A size or time that Dask cannot parse would stop every run, and blame the user."""
+    for key in _registered_defaults():
+        setting(key)
+
+
+def test_defaults_outlive_a_block_that_was_entered_before_them() -> None:
+    """Dask takes away the whole tree that such a block was the first to make."""
+    code = (
+        "import dask.config\n"
+        "from lancetnic_dask.config import setting\n"
+        "with dask.config.set({'lancetnic.memory.total': '8GiB'}):\n"
+        "    print(setting('memory.total'), setting('training.group-size'))\n"
+        "print(setting('memory.total'), setting('training.group-size'))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.split() == ["8589934592", "16", "None", "16"]

@@ -585,18 +585,19 @@ def test_a_foreign_unicode_version_still_predicts(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_one_string_needs_neither_dask_nor_pandas(model: Model) -> None:
+def test_one_string_needs_neither_dask_nor_pandas(model: Model, wide_model: Model) -> None:
     """In a process of its own: what is imported is paid for by everyone who loads a model."""
     script = (
         "import json, sys\n"
         "from lancetnic_dask import load\n"
         "model = load(sys.argv[1])\n"
         "opened = sorted(sys.modules)\n"
-        "label = model.predict('a quick fox', 3)\n"
-        "print(json.dumps([label, opened, sorted(sys.modules)]))"
+        "labels = [model.predict('a quick fox', 3)]\n"
+        "labels += [load(sys.argv[2]).predict_row(['the fox', 'my jugs'], [1, 2])]\n"
+        "print(json.dumps([labels, opened, sorted(sys.modules)]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(model.folder)],
+        [sys.executable, "-c", script, str(model.folder), str(wide_model.folder)],
         check=True,
         capture_output=True,
         text=True,
@@ -604,10 +605,12 @@ def test_one_string_needs_neither_dask_nor_pandas(model: Model) -> None:
         cwd=Path(__file__).parents[1],
     )
 
-    label, opened, modules = json.loads(done.stdout)
-    assert label == model.predict("a quick fox", 3)
-    assert imported(opened) & {"dask", "distributed", "sklearn", "pandas"} == set()
-    assert imported(modules) & {"dask", "distributed", "sklearn"} == set()
+    labels, opened, modules = json.loads(done.stdout)
+    assert labels[0] == model.predict("a quick fox", 3)
+    assert labels[1] == wide_model.predict_row(["the fox", "my jugs"], [1, 2])
+    unneeded = {"dask", "distributed", "fsspec", "pandas", "psutil", "sklearn"}
+    assert imported(opened) & unneeded == set()
+    assert imported(modules) & unneeded == set()
 
 
 def imported(modules: list[str]) -> set[str]:

@@ -94,11 +94,13 @@ class MemoryBudget:
 
     @property
     def spare_bytes(self) -> int:
-        """What no part was given. Groups of short rows may take it."""
+        """What no part was given. Groups of short rows, and then the model, may take it."""
         given = self.reserve_bytes + self.client_bytes + self.groups_bytes + self.model_bytes
         return self.total_bytes - given - self.num_workers * self.worker_limit_bytes
 
-    def check_model(self, model_bytes: Callable[[int], int], *, num_features: int) -> None:
+    def check_model(
+        self, model_bytes: Callable[[int], int], *, num_features: int, group_bytes: int = 0
+    ) -> None:
         """Refuse a model that does not fit, as soon as its size is known.
 
         Parameters
@@ -109,23 +111,27 @@ class MemoryBudget:
         num_features : int
             Features of the real model. Of several text columns the most that one has, if
             ``model_bytes`` counts them for each: what is advised is a ``max_features``.
+        group_bytes : int, default=0
+            What two groups take, as in `check_groups`; what they leave is the model's too.
 
         Raises
         ------
         BudgetError
-            If the model is larger than ``self.model_bytes``. It holds the arithmetic, and the
-            largest ``max_features`` that would fit, if there is one.
+            If the model is larger than its room and what no part needs. It holds the arithmetic,
+            and the largest ``max_features`` that would fit, if there is one.
         """
+        room_bytes = self.model_bytes + self.spare_bytes
+        room_bytes -= max(0, group_bytes - self.groups_bytes)
         needed_bytes = model_bytes(num_features)
-        if needed_bytes <= self.model_bytes:
+        if needed_bytes <= room_bytes:
             return
-        fitting = largest_fitting(model_bytes, self.model_bytes, stop=num_features)
+        fitting = largest_fitting(model_bytes, room_bytes, stop=num_features)
         advice = f"max_features={fitting} would fit. " if fitting else ""
         described = f" with {num_features} features" if num_features else ""
         raise BudgetError(
             f"The model{described} takes {shown_bytes(needed_bytes)} with its gradients, optimizer "
             f"state and checkpoint copy, but the memory budget has "
-            f"{shown_bytes(self.model_bytes)} for it:\n{self.table()}",
+            f"{shown_bytes(room_bytes)} for it:\n{self.table()}",
             None,
             f"{advice}Pass a smaller hidden_size= or group_size=, or a larger memory=.",
         )

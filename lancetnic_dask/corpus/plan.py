@@ -42,6 +42,15 @@ FORMAT_VERSION = 1
 CORPUS_VERSION = 1
 _FIRST_READ_BYTES = 1 << 16
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UNPACK = "Unpack it first."
+_NO_TEXT = (
+    (b"\x1f\x8b", "compressed with gzip", _UNPACK),
+    (b"BZh", "compressed with bzip2", _UNPACK),
+    (b"\xfd7z", "compressed with xz", _UNPACK),
+    (b"\x28\xb5\x2f", "compressed with Zstandard", _UNPACK),
+    (b"PK\x03", "a zip archive or an Excel workbook", "Unpack it, or save it as CSV."),
+    (b"PAR", "Parquet", "Write it as CSV first."),
+)
 
 logger = logging.getLogger(__name__)
 
@@ -303,6 +312,9 @@ def _read_header(
             raise EncodingError(
                 "The file is UTF-16.", Location(file.url, byte=0), "Convert it to UTF-8."
             )
+        for magic, kind, fix in _NO_TEXT:
+            if data.startswith(magic):
+                raise CorpusError(f"The file is {kind}, not CSV.", Location(file.url), fix)
         mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
         while True:
             more = stream.read(wanted)

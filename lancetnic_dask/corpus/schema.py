@@ -260,7 +260,9 @@ def _decode(sieve: _Sieve, cells: pa.Array, name: str, encoding: str) -> pa.Arra
             raise EncodingError(
                 f"Byte {bad[first]:#04x} is not {encoding}: {quoted(values[first])}.",
                 sieve.rows.location(first, name),
-                sieve.fix("Pass the encoding of the file, for example encoding='cp1252'"),
+                sieve.fix(
+                    "Pass the encoding of the file, for example encoding='cp1251' or 'cp1252'"
+                ),
             ) from None
         emptied = [
             b"" if byte is not None else value for value, byte in zip(values, bad, strict=True)

@@ -84,6 +84,10 @@ def list_files(
         If the path is none.
     """
     paths = [path] if isinstance(path, (str, os.PathLike)) else path
+    if hasattr(path, "columns"):
+        raise SettingError(
+            "The path is a DataFrame, and files are read.", None, "Write it to CSV, and pass that."
+        )
     if isinstance(paths, bytes) or not hasattr(paths, "__iter__"):
         raise SettingError(f"The path is {quoted(path)}.", None, _NAME_FILES)
     files = [file for one in paths for file in _expand(_checked(one), storage_options or {})]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lancetnic_dask.features.build import ShardRecipe, obtain_shard
 from lancetnic_dask.features.cache import ShardCache, explain_cache_errors
+from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.shard import TokenShard, replace_file
 from lancetnic_dask.features.split import is_validation
 from lancetnic_dask.jit import kernel
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lancetnic_dask.corpus.schema import SetAside
     from lancetnic_dask.settings import SplitSettings
 
-__all__ = ["Moments", "PartitionCounts", "count_partition", "count_terms", "write_counts"]
+__all__ = ["PartitionCounts", "count_partition", "count_terms", "write_counts"]
 
 COUNTS_SCHEMA = pa.schema(
     [
@@ -38,58 +39,6 @@ COUNTS_SCHEMA = pa.schema(
 )
 # Merging 64 lists of 200,000 terms took 27 MiB so; with 1 MiB it took 88, and Arrow kept 250.
 _BATCH_BYTES = 1 << 18
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Mean and spread of the numeric columns over training rows, missing cells left out.
-
-    Parameters
-    ----------
-    count, mean, squares : ndarray of shape (num_data_columns,), dtype=float64
-        Cells, their mean, and the sum of squared distances from it.
-    """
-
-    count: np.ndarray
-    mean: np.ndarray
-    squares: np.ndarray
-
-    @classmethod
-    @np.errstate(over="ignore", invalid="ignore")
-    def of(cls, numeric: np.ndarray) -> Moments:
-        """Return the moments of some rows (num_rows, num_data_columns).
-
-        Numbers whose squares leave the range of float64 give infinite moments or NaN, and so
-        does whatever these are merged with.
-        """
-        present = ~np.isnan(numeric)
-        count = present.sum(axis=0).astype(np.float64)
-        mean = np.where(present, numeric, 0.0).sum(axis=0) / np.maximum(count, 1.0)
-        # A plain sum down a column is off by up to num_rows roundings: with times in seconds
-        # (1.7e9) that is more than some columns vary. The mean distance from it is exact.
-        mean += np.where(present, numeric - mean, 0.0).sum(axis=0) / np.maximum(count, 1.0)
-        squares = (np.where(present, numeric - mean, 0.0) ** 2).sum(axis=0)
-        return cls(count, mean, squares)
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def merge(self, other: Moments) -> Moments:
-        """Return the moments of both sets of rows (Chan, Golub and LeVeque, 1979)."""
-        count = self.count + other.count
-        share = other.count / np.maximum(count, 1.0)
-        step = other.mean - self.mean
-        return Moments(
-            count,
-            self.mean + step * share,
-            self.squares + other.squares + step**2 * self.count * share,
-        )
-
-    @property
-    def scale(self) -> np.ndarray:
-        """Standard deviation (of the population); 1 for a constant column."""
-        spread = np.sqrt(self.squares / np.maximum(self.count, 1.0))
-        # What rounding alone leaves of a constant column must not be blown up to size 1.
-        is_constant = spread <= 10 * np.finfo(np.float64).eps * np.abs(self.mean)
-        return np.where(is_constant, 1.0, spread)
 
 
 @dataclass(frozen=True)
@@ -106,8 +55,9 @@ class PartitionCounts:
         Of the training rows.
     set_aside : tuple of SetAside
         Rows that are on neither side.
-    num_tokens : int
-        Over all text columns and rows.
+    num_entries : int, default=0
+        Pairs of a training row and a term in it: entries of the encoded rows, at most. 0 where
+        terms are not counted.
     """
 
     num_training: int
@@ -116,7 +66,7 @@ class PartitionCounts:
     validation_labels: Counter[str]
     moments: Moments
     set_aside: tuple[SetAside, ...] = field(default=())
-    num_tokens: int = 0
+    num_entries: int = 0
 
 
 def validation_rows(shard: TokenShard, split: SplitSettings | None) -> np.ndarray:
@@ -154,11 +104,13 @@ def count_partition(
     """
     shard = obtain_shard(part, recipe, storage_options, cache)
     validates = validation_rows(shard, split)
+    num_entries = 0
     if counts_path is not None:
         for index, text in enumerate(shard.texts):
             term_frequency, document_frequency = count_terms(
                 text.codes, text.row_offsets, ~validates, len(text.terms)
             )
+            num_entries += int(document_frequency.sum())
             write_counts(
                 counts_path.with_name(f"{counts_path.name}.{index}.arrow"),
                 text.terms,
@@ -172,7 +124,7 @@ def count_partition(
         validation_labels=_count_labels(shard, validates),
         moments=Moments.of(shard.numeric[~validates]),
         set_aside=shard.set_aside,
-        num_tokens=sum(len(text.codes) for text in shard.texts),
+        num_entries=num_entries,
     )
 
 
@@ -242,7 +194,7 @@ def write_table(tables: Iterable[pa.Table], path: Path) -> Path:
     """
     with (
         explain_cache_errors(path.parent),
-        replace_file(path) as stream,
+        replace_file(path, is_kept=False) as stream,
         pa.ipc.new_file(stream, COUNTS_SCHEMA) as writer,
     ):
         gathered: list[pa.Table] = []

@@ -122,7 +122,9 @@ class Tokenizer:
         order = pc.array_sort_indices(terms)
         # ranks int32 (num_terms,): code by first occurrence -> code by order of bytes
         ranks = np.empty(self._num_terms, dtype=np.int32)
-        ranks[order.to_numpy()] = np.arange(self._num_terms, dtype=np.int32)
+        # Not `to_numpy`, which imports pandas: 0.3 s for one string.
+        positions = np.frombuffer(order.buffers()[1], np.uint64, len(order))
+        ranks[positions] = np.arange(self._num_terms, dtype=np.int32)
         row_offsets = np.concatenate([np.zeros(1, dtype=np.int64), *self._row_offsets])
         codes = np.empty(row_offsets[-1], dtype=np.int32)
         segments = [*self._segments, self._codes[: self._num_codes]]

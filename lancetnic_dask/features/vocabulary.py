@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import pyarrow.compute as pc
 
 from lancetnic_dask.errors import CorpusError, SettingError
 from lancetnic_dask.features.counts import COUNTS_SCHEMA, write_table
+from lancetnic_dask.features.terms import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,39 +26,12 @@ if TYPE_CHECKING:
     from lancetnic_dask.corpus.plan import MapTasks
     from lancetnic_dask.settings import FeatureSettings
 
-__all__ = ["Vocabulary", "build_vocabulary", "iter_merged_counts"]
+__all__ = ["build_vocabulary", "iter_merged_counts"]
 
 # Lists that one merge reads at once: each costs an open file and a batch of 256 KiB.
 _FAN_IN = 64
 # Entries that are gathered before the most frequent are chosen among them and those kept so far.
 _GATHERED_TERMS = 1 << 18
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The terms of one text column that are model features.
-
-    Parameters
-    ----------
-    terms : pyarrow.StringArray
-        Sorted by code point; a term's position is its column.
-    document_frequency : ndarray of shape (num_terms,), dtype=int64
-        Training rows that hold each term.
-    num_training : int
-        Training rows.
-    num_distinct : int
-        Distinct terms in the training rows before any were dropped.
-    """
-
-    terms: pa.Array
-    document_frequency: np.ndarray
-    num_training: int
-    num_distinct: int
-
-    @cached_property  # every row of a prediction needs it
-    def idf(self) -> np.ndarray:
-        """Smooth inverse document frequency, float64 (num_terms,): ln((1 + n) / (1 + df)) + 1."""
-        return np.log((1 + self.num_training) / (1 + self.document_frequency)) + 1.0
 
 
 def build_vocabulary(

@@ -11,10 +11,10 @@ from lancetnic_dask.features.term_lookup import lookup_terms
 from lancetnic_dask.jit import kernel
 
 if TYPE_CHECKING:
-    from lancetnic_dask.features.counts import Moments
+    from lancetnic_dask.features.moments import Moments
     from lancetnic_dask.features.shard import TokenShard
+    from lancetnic_dask.features.terms import Vocabulary
     from lancetnic_dask.features.tokenize import TokenizedText
-    from lancetnic_dask.features.vocabulary import Vocabulary
 
 __all__ = ["EncodedRows", "FittedFeatures", "concatenate_rows", "encode_rows", "standardize"]
 

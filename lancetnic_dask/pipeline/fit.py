@@ -86,6 +86,8 @@ def fit_classifier(request: FitRequest) -> Run:
     make_criterion(request.training.crit_name)
     choose_device(request.training.device_name)
     needs_dense_grad(request.training.optim_name)
+    if request.train_path is None:
+        raise SettingError("train_path is None.", None, "Pass the CSV files to train on.")
     sources = [_sources(path, request) for path in (request.train_path, request.val_path)]
     budget = _decide_budget(request, sources)
     logger.info("memory budget\n%s", budget)
@@ -109,8 +111,10 @@ def fit_classifier(request: FitRequest) -> Run:
 
 def _sources(path: Any, request: FitRequest) -> Any:
     """List the files of a path before anything is started; a Corpus knows its own."""
-    if path is None or not isinstance(path, Corpus):
-        return path if path is None else list_files(path, request.storage_options)
+    if path is None:
+        return None
+    if not isinstance(path, Corpus):
+        return list_files(path, request.storage_options)
     if request.csv_format.dialect != CsvDialect() or request.csv_format.encoding != "utf-8":
         raise SettingError(
             "A Corpus knows its own separator, quotes and encoding.",
@@ -168,27 +172,28 @@ def _fit(context: RunContext, train_source: Any, val_source: Any) -> Run:
                 counted_val = count_corpus(context, val_corpus, None, None)
         with context.timed("vocabulary"):
             classes = find_classes(request, counted, counted_val)
-            _check_groups(context, counted)
+            context.budget.check_groups(
+                _group_bytes(context, counted),
+                group_size=request.training.group_size,
+                largest_shard_bytes=max(_shard_bytes(context, counted)),
+            )
             features = fit_features(context, counted, classes, work)
     return _train(context, counted, counted_val, features)
 
 
-def _check_groups(context: RunContext, counted: CountedCorpus) -> None:
-    """Refuse groups that don't fit, now that their size is known."""
+def _shard_bytes(context: RunContext, counted: CountedCorpus) -> list[int]:
+    """Return what the training rows of each shard take at most as rows of numbers."""
     num_numbers = len(context.request.roles.data_columns)
-    sizes = sorted(
-        (
-            _TERM_BYTES * shard.num_tokens + (_ROW_BYTES + 4 * num_numbers) * shard.num_training
-            for shard in counted.shards
-        ),
-        reverse=True,
-    )
-    group_size = context.request.training.group_size
-    context.budget.check_groups(
-        sum(sizes[:group_size]) + sum(sizes[group_size : 2 * group_size]),
-        group_size=group_size,
-        largest_shard_bytes=sizes[0],
-    )
+    return [
+        _TERM_BYTES * shard.num_entries + (_ROW_BYTES + 4 * num_numbers) * shard.num_training
+        for shard in counted.shards
+    ]
+
+
+def _group_bytes(context: RunContext, counted: CountedCorpus) -> int:
+    """Return what the largest two groups can take: one is trained on while the next is read."""
+    sizes = sorted(_shard_bytes(context, counted), reverse=True)
+    return sum(sizes[: 2 * context.request.training.group_size])
 
 
 def _train(
@@ -206,7 +211,7 @@ def _train(
         "num_classes": num_classes,
         "dropout": training.dropout,
     }
-    trainer = _make_trainer(context, features, model_args)
+    trainer = _make_trainer(context, counted, features, model_args)
     fetch = _fetcher(context, counted, features)
     fetch_val = fetch if counted_val is None else _fetcher(context, counted_val, features)
     val_side: Side = "validation" if counted_val is None else "training"
@@ -269,7 +274,10 @@ def _train(
 
 
 def _make_trainer(
-    context: RunContext, features: FittedFeatures, model_args: dict[str, Any]
+    context: RunContext,
+    counted: CountedCorpus,
+    features: FittedFeatures,
+    model_args: dict[str, Any],
 ) -> Trainer:
     """Build the model, unless it is larger than the budget allows."""
     request, training = context.request, context.request.training
@@ -280,7 +288,11 @@ def _make_trainer(
         num_terms = sum(min(size, max_features) for size in sizes)
         return request.model_bytes(num_terms, features.num_numeric, model_args["num_classes"])
 
-    context.budget.check_model(model_bytes, num_features=max(sizes, default=0))
+    context.budget.check_model(
+        model_bytes,
+        num_features=max(sizes, default=0),
+        group_bytes=_group_bytes(context, counted),
+    )
     device = choose_device(training.device_name)
     with seeded_weights(training.random_state):
         model: nn.Module = MODELS[request.model_name](

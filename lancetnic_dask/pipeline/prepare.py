@@ -14,8 +14,9 @@ from lancetnic_dask.corpus.plan import plan_csv, plan_fingerprint
 from lancetnic_dask.corpus.readers import column_positions
 from lancetnic_dask.corpus.schema import merge_set_aside
 from lancetnic_dask.errors import CacheError, CorpusError, LabelError, Location, quoted
-from lancetnic_dask.features.counts import Moments, count_partition
+from lancetnic_dask.features.counts import count_partition
 from lancetnic_dask.features.labels import order_labels
+from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.vocabulary import build_vocabulary
 from lancetnic_dask.features.weighting import FittedFeatures
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lancetnic_dask.corpus.schema import SetAside
     from lancetnic_dask.corpus.sources import SourceFile
     from lancetnic_dask.features.counts import PartitionCounts
-    from lancetnic_dask.features.vocabulary import Vocabulary
+    from lancetnic_dask.features.terms import Vocabulary
     from lancetnic_dask.pipeline.context import RunContext
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.settings import SplitSettings
@@ -36,6 +37,10 @@ __all__ = ["CountedCorpus", "ShardRef", "count_corpus", "find_classes", "fit_fea
            "plan_corpus"]  # fmt: skip
 
 logger = logging.getLogger(__name__)
+
+_SHOWN_LABELS = 10
+# With fewer rows shares of them mean nothing.
+_FEW_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,15 @@ class ShardRef:
         The partition it is made of.
     fingerprint : str
         Its name in the cache.
-    num_training, num_validation, num_tokens : int
-        Rows on each side of the split, and tokens.
+    num_training, num_validation, num_entries : int
+        Rows on each side of the split, and entries of the training rows at most.
     """
 
     part: PartitionPlan
     fingerprint: str
     num_training: int
     num_validation: int
-    num_tokens: int
+    num_entries: int
 
 
 @dataclass
@@ -106,7 +111,7 @@ class CountedCorpus:
                 fingerprint,
                 counts.num_training,
                 counts.num_validation,
-                counts.num_tokens,
+                counts.num_entries,
             )
         )
         self.training_labels.update(counts.training_labels)
@@ -221,11 +226,9 @@ def find_classes(
         raise CorpusError(
             "No row is left to train on.", place, "Pass more rows, or a smaller split_ratio."
         )
-    untrained = sorted(labels.keys() - training.keys())
-    if untrained:
-        logger.warning("classes without a training row: %s", ", ".join(map(repr, untrained)))
-    if counted_val is None and not counted.num_validation:
-        logger.warning("no row validates: there are only %d", counted.num_training)
+    _warn_of_labels(counted)
+    if counted_val is None:
+        _warn_of_split(counted)
     # All rows of a validation corpus stand on its training side: it isn't split.
     validation = {} if counted_val is None else counted_val.training_labels
     unseen = {label: count for label, count in validation.items() if label not in labels}
@@ -238,6 +241,43 @@ def find_classes(
             "Correct the labels, or leave these rows out of val_path.",
         )
     return order_labels(labels)
+
+
+def _warn_of_labels(counted: CountedCorpus) -> None:
+    """Name classes that can't be learned, and a column that hardly holds classes."""
+    labels = counted.training_labels + counted.validation_labels
+    untrained = sorted(labels.keys() - counted.training_labels.keys())
+    if untrained:
+        listed = ", ".join(map(quoted, untrained[:_SHOWN_LABELS]))
+        more = len(untrained) - _SHOWN_LABELS
+        logger.warning(
+            "%d classes have no training row and cannot be predicted: %s%s",
+            len(untrained),
+            listed,
+            f" and {more} more" if more > 0 else "",
+        )
+    if labels.total() > _FEW_ROWS and 2 * len(labels) > labels.total():
+        logger.warning(
+            "there are %d classes in %d rows: is this a column of labels?",
+            len(labels),
+            labels.total(),
+        )
+
+
+def _warn_of_split(counted: CountedCorpus) -> None:
+    """Say that the split can't be what was asked for where many rows are equal."""
+    num_rows = counted.num_training + counted.num_validation
+    share, asked = counted.num_validation / num_rows, counted.split.split_ratio  # type: ignore[union-attr]
+    if num_rows > _FEW_ROWS and 2 / 3 < share / asked < 3 / 2:
+        return
+    if not counted.num_validation or num_rows > _FEW_ROWS:
+        logger.warning(
+            "%.1f %% of %d rows validate, not %.1f %%: rows with equal features stay on one side, "
+            "and there are few different ones. val_path= takes rows of their own",
+            100 * share,
+            num_rows,
+            100 * asked,
+        )
 
 
 def fit_features(

@@ -103,6 +103,7 @@ def finish(run: Run, context: RunContext, watch: MemoryWatch) -> None:
         "columns": asdict(request.roles),
         "num_rows": run.num_rows,
         "classes": list(run.classes),
+        "best_epoch": int(run.best_epoch["epoch"]),
         "history": [
             {name: None if math.isnan(value) else value for name, value in entry.items()}
             for entry in run.history
@@ -122,7 +123,8 @@ def finish(run: Run, context: RunContext, watch: MemoryWatch) -> None:
     write_summary(run.folder, summary)
     mib = 1 << 20
     context.console.say(
-        f"Best model: {run.best_model}\n"
+        f"Best model: {run.best_model} (epoch {run.best_epoch['epoch']:.0f}, "
+        f"validation accuracy {100 * run.best_epoch['val_accuracy']:.2f} %)\n"
         f"Peak memory: {watch.peak_bytes / mib:,.0f} of {run.budget['total_bytes'] / mib:,.0f} MiB"
         + (f"; cache: {request.cache_dir}" if request.uses_cache else "")
     )

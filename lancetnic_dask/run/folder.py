@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -70,12 +71,17 @@ class Run:
     budget: dict[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def best_epoch(self) -> dict[str, float]:
+        """Metrics of the epoch whose model is `best_model`: the lowest validation loss."""
+        return min(self.history, key=_loss_of)
+
     def __repr__(self) -> str:
-        last = self.history[-1]
+        best = self.best_epoch
         gib = 1 << 30
         return (
             f"Run({str(self.folder)!r}, {len(self.history)} epochs, "
-            f"val_accuracy={last['val_accuracy']:.4f}, "
+            f"best {best['epoch']:.0f} with val_accuracy={best['val_accuracy']:.4f}, "
             f"peak {self.peak_memory_bytes / gib:.2f} of "
             f"{self.budget['total_bytes'] / gib:.2f} GiB, "
             f"{sum(self.seconds.values()):.1f} s)"
@@ -131,9 +137,8 @@ class RunFolder:
         self.history.append(entry)
         _write_text(self.path / "result.csv", _result_csv(self.history))
         write_model(model, self.last_model)
-        loss = result.train_loss if result.validation is None else result.validation.loss
-        if loss < self._best_loss:
-            self._best_loss = loss
+        if _loss_of(entry) < self._best_loss:
+            self._best_loss = _loss_of(entry)
             copy_model(self.last_model, self.best_model)
 
 
@@ -182,6 +187,11 @@ def history_entry(result: EpochResult) -> dict[str, float]:
         "validation_seconds": result.validation_seconds,
         "rows_per_second": result.num_rows / result.train_seconds,
     }
+
+
+def _loss_of(entry: dict[str, float]) -> float:
+    """Return the loss that makes a model the best: of validation, of training without."""
+    return entry["train_loss"] if math.isnan(entry["val_loss"]) else entry["val_loss"]
 
 
 def _result_csv(history: Iterable[dict[str, float]]) -> str:

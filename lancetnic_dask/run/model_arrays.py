@@ -1,4 +1,4 @@
-"""Weights <-> safetensors, vocabulary <-> Arrow IPC; each file is read once, in pieces.
+"""Weights <-> safetensors, vocabulary <-> Arrow IPC.
 
 Both formats hold arrays and nothing that runs. What is read is checked before memory is taken
 for it: by the shapes that the model needs, not by what the file says of itself.
@@ -6,8 +6,9 @@ for it: by the shapes that the model needs, not by what the file says of itself.
 
 from __future__ import annotations
 
-import json
 import math
+import os
+import re
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
-from lancetnic_dask.features.vocabulary import Vocabulary
-from lancetnic_dask.run.json_fields import UnfitError, parse_json
-from lancetnic_dask.run.kept_files import PieceReader, open_kept
+from lancetnic_dask.errors import quoted
+from lancetnic_dask.features.terms import Vocabulary
+from lancetnic_dask.run.kept_files import check_digest, located
+from lancetnic_dask.run.model_json import UnfitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,11 +30,11 @@ if TYPE_CHECKING:
     from typing import IO
 
     from lancetnic_dask.run.kept_files import KeptFile
-    from lancetnic_dask.run.model_checks import VocabularySize
+    from lancetnic_dask.run.model_json import VocabularySize
 
 __all__ = [
     "check_weights",
-    "is_finite",
+    "find_infinite",
     "read_vocabulary",
     "read_weights",
     "write_vocabulary",
@@ -42,36 +46,26 @@ Shapes = dict[str, tuple[int, ...]]
 VOCABULARY_SCHEMA: Final = pa.schema([("term", pa.string()), ("document_frequency", pa.int64())])
 _HEADER_BYTES: Final = 1 << 20
 _FLOAT_BYTES: Final = 4
-# Of a term: an offset of 4 bytes and a count of 8, beside its letters.
-_BYTES_PER_TERM: Final = 12
-_MAX_LETTERS: Final = 2**31
-_ARROW_EXTRA_BYTES: Final = 1 << 16
+_PIECE_BYTES: Final = 1 << 22
 
 
 def write_weights(state: Mapping[str, torch.Tensor], path: Path) -> None:
     """Write weights as safetensors; on the CPU nothing is copied.
-
-    The few lines are ours because `safetensors.torch.save_file` writes under a name of its own
-    first: a killed process would leave that behind, as large as the weights, and readable by its
-    user alone.
 
     Raises
     ------
     OSError
         If the disk is full or the folder can't be written.
     """
-    header, position = {}, 0
-    for name, tensor in sorted(state.items()):
-        stop = position + _FLOAT_BYTES * tensor.numel()
-        entry = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [position, stop]}
-        header[name], position = entry, stop
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # so that the numbers begin at a multiple of 8
-    with path.open("xb") as stream:
-        stream.write(struct.pack("<Q", len(text)) + text)
-        for name in header:
-            array: Any = state[name].detach().cpu().contiguous().numpy().reshape(-1)
-            stream.write(memoryview(array.astype("<f4", copy=False)).cast("B"))
+    try:
+        save_file({name: one.detach().cpu().contiguous() for name, one in state.items()}, path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+    # safetensors lets only its user read; workers may run under another.
+    path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def read_weights(folder: Path, kept: KeptFile, shapes: Shapes) -> dict[str, torch.Tensor]:
@@ -87,27 +81,26 @@ def read_weights(folder: Path, kept: KeptFile, shapes: Shapes) -> dict[str, torc
     Returns
     -------
     dict of str to torch.Tensor
-        float32 and finite, of these shapes; parts of one block of memory.
+        float32 and finite, of these shapes.
 
     Raises
     ------
     ModelFileError, UnfitError, ValueError
         If the file holds anything else.
     """
-    with open_kept(folder, kept) as stream:
-        reader = PieceReader(stream)
-        starts, num_bytes = _check_header(_read_header(reader, kept.size), shapes)
-        if kept.size != stream.tell() + num_bytes:
-            raise UnfitError(f"the weights take {num_bytes} bytes and have {kept.size}.")
-        block = torch.empty(num_bytes // _FLOAT_BYTES, dtype=torch.float32)
-        floats: Any = block.numpy()  # numpy's stubs know no buffer before Python 3.12
-        reader.read_into(memoryview(floats).cast("B"))
-        reader.check(kept, folder)
-    state = {
-        name: block[start : start + math.prod(shapes[name])].view(shapes[name])
-        for name, start in starts.items()
-    }
-    check_weights(state, shapes)
+    num_bytes = _FLOAT_BYTES * sum(map(math.prod, shapes.values()))
+    misfit = f"the weights take {num_bytes} bytes, their file has {kept.size}"
+    with located(kept, folder) as path:
+        if not num_bytes < kept.size <= num_bytes + _HEADER_BYTES:
+            raise UnfitError(f"{misfit}.")
+        check_digest(path, kept)
+        try:
+            state = _load(path, shapes)
+        except SafetensorError as error:
+            raise UnfitError(f"{misfit}, in another form: {quoted(str(error))}.") from error
+    infinite = find_infinite(state)
+    if infinite is not None:
+        raise UnfitError(f"the tensor {infinite!r} holds values that are no finite numbers.")
     return state
 
 
@@ -117,7 +110,7 @@ def check_weights(state: Mapping[str, torch.Tensor], shapes: Shapes) -> None:
     Raises
     ------
     UnfitError
-        If a tensor is missing, one too many, of another shape or dtype, or not finite.
+        If a tensor is missing, one too many, or of another shape or dtype.
     """
     _check_names(set(state), shapes)
     for name, tensor in state.items():
@@ -126,16 +119,15 @@ def check_weights(state: Mapping[str, torch.Tensor], shapes: Shapes) -> None:
                 f"the tensor {name!r} is {tensor.dtype} {tuple(tensor.shape)} and should be "
                 f"torch.float32 {shapes[name]}."
             )
-        if not is_finite(tensor):
-            raise UnfitError(f"the tensor {name!r} holds values that are no finite numbers.")
 
 
-def is_finite(tensor: torch.Tensor) -> bool:
-    """Whether all values are finite numbers; takes no memory, unlike ``torch.isfinite``."""
-    if not tensor.numel():
-        return True
-    low, high = torch.aminmax(tensor)  # NaN if there is any
-    return math.isfinite(float(low)) and math.isfinite(float(high))
+def find_infinite(state: Mapping[str, torch.Tensor]) -> str | None:
+    """Return the first tensor that holds NaN or infinity; unlike ``torch.isfinite``, in no room."""
+    for name, tensor in state.items():
+        ends = torch.aminmax(tensor) if tensor.numel() else ()  # NaN if there is any
+        if not all(map(math.isfinite, ends)):
+            return name
+    return None
 
 
 def write_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
@@ -178,15 +170,9 @@ def read_vocabulary(folder: Path, kept: KeptFile, sizes: VocabularySize) -> Voca
     ModelFileError, UnfitError, ValueError, pyarrow.ArrowException
         If the file holds anything else.
     """
-    least = _BYTES_PER_TERM * sizes.num_terms
-    if not least <= kept.size <= least + _MAX_LETTERS + _ARROW_EXTRA_BYTES:
-        raise UnfitError(f"a vocabulary of {sizes.num_terms} terms has not {kept.size} bytes.")
-    with open_kept(folder, kept) as stream:
-        data = bytearray(kept.size)
-        reader = PieceReader(stream)
-        reader.read_into(memoryview(data))
-        reader.check(kept, folder)
-    batch = _read_batch(pa.py_buffer(data))
+    with located(kept, folder) as path:
+        check_digest(path, kept)
+        batch = _read_batch(pa.py_buffer(path.read_bytes()))
     batch.validate(full=True)
     terms, counts = batch.columns
     if len(batch) != sizes.num_terms:
@@ -207,44 +193,27 @@ def read_vocabulary(folder: Path, kept: KeptFile, sizes: VocabularySize) -> Voca
     )
 
 
-def _read_header(reader: PieceReader, size: int) -> dict[str, Any]:
-    """Read the header of a safetensors file: 8 bytes of length, then JSON."""
-    length_bytes = bytearray(8)
-    reader.read_into(memoryview(length_bytes))
-    (length,) = struct.unpack("<Q", length_bytes)
-    if length > min(size, _HEADER_BYTES):
-        raise UnfitError(f"the weights' header has {length} bytes.")
-    header = bytearray(length)
-    reader.read_into(memoryview(header))
-    parsed = parse_json(bytes(header))
-    if not isinstance(parsed, dict):
-        raise UnfitError("the weights' header is no object.")
-    parsed.pop("__metadata__", None)
-    return parsed
+def _load(path: Path, shapes: Shapes) -> dict[str, torch.Tensor]:
+    """Compare names, types and shapes, then copy tensors in pieces that are mapped one by one.
 
-
-def _check_header(header: dict[str, Any], shapes: Shapes) -> tuple[dict[str, int], int]:
-    """Return where each tensor starts, in floats, and the bytes of all; they leave no gap."""
-    _check_names(set(header), shapes)
-    spans = []
-    for name, entry in header.items():
-        shape, span = list(shapes[name]), None
-        num_bytes = _FLOAT_BYTES * math.prod(shape)
-        if isinstance(entry, dict) and entry.get("dtype") == "F32" and entry.get("shape") == shape:
-            span = entry.get("data_offsets")
-        if (
-            not isinstance(span, list)
-            or [type(end) for end in span] != [int, int]
-            or span[1] - span[0] != num_bytes
-        ):
-            raise UnfitError(f"the tensor {name!r} is not of the shape {shape} and type F32.")
-        spans.append((span[0], span[1], name))
-    position = 0
-    for start, stop, name in sorted(spans):
-        if start != position:
-            raise UnfitError(f"the tensor {name!r} does not follow the one before.")
-        position = stop
-    return {name: start // _FLOAT_BYTES for start, _, name in spans}, position
+    What has been read of a mapping counts as our memory until it is closed; and a tensor that
+    stayed mapped would end the process if the file were cut short later.
+    """
+    with safe_open(path, "pt") as file:
+        _check_names(set(file.keys()), shapes)
+        for name, shape in shapes.items():
+            found = file.get_slice(name)
+            if found.get_dtype() != "F32" or found.get_shape() != list(shape):
+                raise UnfitError(
+                    f"the tensor {name!r} is not of the shape {list(shape)} and type F32."
+                )
+    state = {name: torch.empty(shape, dtype=torch.float32) for name, shape in shapes.items()}
+    for name, tensor in state.items():
+        rows = max(1, _PIECE_BYTES // max(1, tensor[:1].nbytes))
+        for start in range(0, len(tensor), rows):
+            with safe_open(path, "pt") as file:
+                tensor[start : start + rows] = file.get_slice(name)[start : start + rows]
+    return state
 
 
 def _check_names(names: set[str], shapes: Shapes) -> None:
@@ -274,21 +243,16 @@ def _is_compressed(metadata: bytes) -> bool:
 
     pyarrow tells only by decompressing: 19 kB became 1 GB. So the field is looked up in the
     FlatBuffer, which Arrow has verified when it read the message: Message.header (field 2) is a
-    RecordBatch, and its field 3 the compression; a field that is not set has no offset.
+    RecordBatch, and its field 3 the compression.
     """
-    (message,) = struct.unpack_from("<I", metadata, 0)
-    header_field = message + _field_offset(metadata, message, 2)
-    (header,) = struct.unpack_from("<I", metadata, header_field)
-    return _field_offset(metadata, header_field + header, 3) != 0
 
+    def read(kind: str, position: int) -> int:
+        return int(struct.unpack_from(kind, metadata, position)[0])
 
-def _field_offset(metadata: bytes, table: int, field: int) -> int:
-    """Return where a field of a FlatBuffer table stands, from the table's start; 0 if nowhere."""
-    (back,) = struct.unpack_from("<i", metadata, table)
-    vtable = table - back
-    (vtable_bytes,) = struct.unpack_from("<H", metadata, vtable)
-    slot = 4 + 2 * field
-    if slot + 2 > vtable_bytes:
-        return 0
-    (offset,) = struct.unpack_from("<H", metadata, vtable + slot)
-    return int(offset)
+    def find_field(table: int, number: int) -> int:  # 0 for a field that is not set
+        vtable, slot = table - read("<i", table), 4 + 2 * number
+        offset = read("<H", vtable + slot) if slot < read("<H", vtable) else 0
+        return table + offset if offset else 0
+
+    header = find_field(read("<I", 0), 2)
+    return find_field(header + read("<I", header), 3) != 0

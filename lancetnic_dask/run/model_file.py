@@ -2,55 +2,34 @@
 
 ``model.json`` names the other files with their sizes and digests and is replaced last, in one
 step. Until then the folder is what it was before: a model is written whole or not at all. Its
-fields are checked in `model_checks`, the arrays in `model_arrays`.
+fields are checked in `model_json`, the arrays in `model_arrays`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+from safetensors import SafetensorError
 
 from lancetnic_dask.errors import LancetnicError, ModelFileError, TrainingError, quoted
-from lancetnic_dask.features.tokenize import TOKENIZER_VERSION
-from lancetnic_dask.features.unicode_tables import UNICODE_VERSION
+from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.weighting import FittedFeatures
-from lancetnic_dask.run import kept_files
-from lancetnic_dask.run.kept_files import DIGEST_HEX, MANIFEST_NAME, KeptFile, kept_name
-from lancetnic_dask.run.model_arrays import (
-    check_weights,
-    is_finite,
-    read_vocabulary,
-    read_weights,
-    write_vocabulary,
-    write_weights,
-)
-from lancetnic_dask.run.model_checks import (
-    DAMAGED,
-    FEATURES,
-    FORMAT,
-    FORMAT_VERSION,
-    TASK,
-    checksum_of,
-    describe,
-    meta_network,
-    parse_manifest,
-    reason_of,
-)
+from lancetnic_dask.run import kept_files, model_arrays, model_json
+from lancetnic_dask.run.kept_files import MANIFEST_NAME, KeptFile
+from lancetnic_dask.run.model_json import Manifest, file_suffixes, parse_manifest, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
-    from lancetnic_dask.run.model_checks import Description
     from lancetnic_dask.settings import ColumnRoles
 
 __all__ = [
@@ -65,10 +44,10 @@ __all__ = [
 ]
 
 _MANIFEST_BYTES: Final = 16 << 20
-# What Arrow, torch and we say of a folder that is no model's.
+# What Arrow, torch, safetensors and we say of a folder that is no model's.
 _BROKEN: Final = (
     LancetnicError, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
-    MemoryError, RuntimeError, pa.ArrowException,
+    MemoryError, RuntimeError, pa.ArrowException, SafetensorError,
 )  # fmt: skip
 
 
@@ -129,15 +108,16 @@ def write_model(model: ModelFile, folder: Path) -> None:
         If a weight is no finite number. After each of these the older model is still whole.
     """
     _check_writable(model, folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with kept_files.cleaned(folder):
-        write = partial(write_weights, model.state)
-        files = {"weights": kept_files.keep_file(folder, "weights", ".safetensors", write)}
-        for index, vocabulary in enumerate(model.features.vocabularies):
-            role = f"vocabulary_{index}"
-            write = partial(write_vocabulary, vocabulary)
-            files[role] = kept_files.keep_file(folder, role, ".arrows", write)
-        kept_files.publish(folder, _manifest_bytes(model, files))
+    vocabularies = model.features.vocabularies
+    with kept_files.staging(folder) as stage:
+        model_arrays.write_weights(model.state, stage / "weights")
+        for index, vocabulary in enumerate(vocabularies):
+            model_arrays.write_vocabulary(vocabulary, stage / f"vocabulary_{index}")
+        files = {
+            role: kept_files.keep_file(stage, role, suffix)
+            for role, suffix in file_suffixes(len(vocabularies)).items()
+        }
+        kept_files.publish(stage, _manifest_bytes(model, files))
 
 
 def copy_model(source_folder: Path, target_folder: Path) -> None:
@@ -162,12 +142,11 @@ def copy_model(source_folder: Path, target_folder: Path) -> None:
     """
     manifest = _read_manifest(source_folder)
     where = str(source_folder / MANIFEST_NAME)
-    description = describe(parse_manifest(manifest, where), where)
-    target_folder.mkdir(parents=True, exist_ok=True)
-    with kept_files.cleaned(target_folder):
-        for kept in description.files.values():
-            kept_files.link_file(kept, source_folder, target_folder)
-        kept_files.publish(target_folder, manifest)
+    files = parse_manifest(manifest, where).files
+    with kept_files.staging(target_folder) as stage:
+        for kept in files.values():
+            kept_files.link_file(kept, source_folder, stage)
+        kept_files.publish(stage, manifest)
 
 
 def resolve_folder(path: str | os.PathLike[str]) -> Path:
@@ -252,13 +231,13 @@ def stamp_of(folder: Path) -> str:
 
 
 def _digest(manifest: bytes) -> str:
-    return hashlib.blake2b(manifest, digest_size=DIGEST_HEX // 2).hexdigest()
+    return kept_files.new_digest(manifest).hexdigest()
 
 
 def _read_manifest(folder: Path) -> bytes:
     path = folder / MANIFEST_NAME
     try:
-        kept_files.regular_file(path)
+        kept_files.check_plain(path)
         with path.open("rb") as stream:
             manifest = stream.read(_MANIFEST_BYTES + 1)
     except OSError as error:
@@ -275,90 +254,56 @@ def _read_manifest(folder: Path) -> bytes:
 
 
 def _read(folder: Path, manifest: bytes) -> ModelFile:
-    where = str(folder / MANIFEST_NAME)
-    description = describe(parse_manifest(manifest, where), where)
+    found = parse_manifest(manifest, str(folder / MANIFEST_NAME))
     try:
-        return _read_arrays(folder, description)
+        vocabularies = tuple(
+            model_arrays.read_vocabulary(folder, found.files[f"vocabulary_{index}"], sizes)
+            for index, sizes in enumerate(found.vocabularies)
+        )
+        shapes = model_json.weight_shapes(found)
+        state = model_arrays.read_weights(folder, found.files["weights"], shapes)
     except ModelFileError:
         raise
     except _BROKEN as error:
         raise ModelFileError(
-            f"The model cannot be read: {reason_of(error)}", str(folder), DAMAGED
+            f"The model cannot be read: {reason_of(error)}", str(folder), model_json.DAMAGED
         ) from error
-
-
-def _read_arrays(folder: Path, description: Description) -> ModelFile:
-    vocabularies = tuple(
-        read_vocabulary(folder, description.files[f"vocabulary_{index}"], sizes)
-        for index, sizes in enumerate(description.vocabularies)
-    )
+    moments = msgspec.structs.astuple(found.moments)
     return ModelFile(
-        model_name=description.model_name,
-        model_args=description.model_args,
-        roles=description.roles,
+        model_name=found.model.name,
+        model_args=msgspec.structs.asdict(found.model.args),
+        roles=found.roles,
         features=FittedFeatures(
             vocabularies=vocabularies,
-            moments=description.moments,
-            sublinear_tf=description.sublinear_tf,
-            classes=description.classes,
+            moments=Moments(*(np.array(values, np.float64) for values in moments)),
+            sublinear_tf=found.features.sublinear_tf,
+            classes=found.classes,
         ),
-        ngram_range=description.ngram_range,
-        stop_words=description.stop_words,
-        trained=description.trained,
-        state=read_weights(folder, description.files["weights"], _shapes(description)),
+        ngram_range=found.features.ngram_range,
+        stop_words=found.features.stop_words,
+        trained=found.trained,
+        state=state,
     )
-
-
-def _shapes(description: Description) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights that the described model has."""
-    network = meta_network(description)
-    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
 def _manifest_bytes(model: ModelFile, files: dict[str, KeptFile]) -> bytes:
-    features, moments = model.features, model.features.moments
-    manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "checksum": "",
-        "task": TASK,
-        "model": {"name": model.model_name, "args": model.model_args},
-        "columns": {
-            "text": model.roles.text_columns,
-            "data": model.roles.data_columns,
-            "label": model.roles.label_column,
-        },
-        "features": {
-            "kind": FEATURES,
-            "tokenizer_version": TOKENIZER_VERSION,
-            "unicode_version": UNICODE_VERSION,
-            "lowercase": True,
-            "ngram_range": model.ngram_range,
-            "stop_words": model.stop_words,
-            "sublinear_tf": features.sublinear_tf,
-        },
-        "vocabularies": [
-            {
-                "num_terms": len(one.terms),
-                "num_training": one.num_training,
-                "num_distinct": one.num_distinct,
-            }
+    features, moments, roles = model.features, model.features.moments, model.roles
+    manifest = Manifest(
+        model=model_json.Network(model.model_name, model_json.NetworkArgs(**model.model_args)),
+        columns=model_json.Columns(roles.text_columns, roles.data_columns, roles.label_column),
+        features=model_json.Features(model.ngram_range, model.stop_words, features.sublinear_tf),
+        vocabularies=tuple(
+            model_json.VocabularySize(len(one.terms), one.num_training, one.num_distinct)
             for one in features.vocabularies
-        ],
-        "moments": {
-            "count": moments.count.tolist(),
-            "mean": moments.mean.tolist(),
-            "squares": moments.squares.tolist(),
-        },
-        "classes": features.classes,
-        "trained": {name: _plain(value) for name, value in model.trained.items()},
-        "files": {
-            role: {"name": kept.name, "size": kept.size, "blake2b": kept.digest}
-            for role, kept in files.items()
-        },
-    }
-    manifest["checksum"] = checksum_of(manifest)
-    return json.dumps(manifest, ensure_ascii=False, indent=1, allow_nan=False).encode()
+        ),
+        moments=model_json.MomentLists(
+            moments.count.tolist(), moments.mean.tolist(), moments.squares.tolist()
+        ),
+        classes=features.classes,
+        trained={name: _plain(value) for name, value in model.trained.items()},
+        files=files,
+    )
+    return model_json.write_manifest(manifest)
 
 
 def _plain(value: Any) -> Any:
@@ -369,25 +314,22 @@ def _plain(value: Any) -> Any:
 
 def _check_writable(model: ModelFile, folder: Path) -> None:
     """Refuse a model that `read_model` would refuse, before anything is written."""
-    broken = [name for name, tensor in model.state.items() if not is_finite(tensor)]
-    if broken:
+    infinite = model_arrays.find_infinite(model.state)
+    if infinite is not None:
         raise TrainingError(
-            f"The weights {broken[0]!r} are no finite numbers any more.",
+            f"The weights {infinite!r} are no finite numbers any more.",
             str(folder),
             "Pass a lower learning_rate.",
         )
-    nothing = "0" * DIGEST_HEX
-    roles = {"weights": ".safetensors"} | {
-        f"vocabulary_{index}": ".arrows" for index in range(len(model.features.vocabularies))
-    }
+    nothing = "0" * 32
     files = {
-        role: KeptFile(kept_name(role, suffix, nothing), 1, nothing)
-        for role, suffix in roles.items()
+        role: KeptFile(kept_files.kept_name(role, suffix, nothing), 1, nothing)
+        for role, suffix in file_suffixes(len(model.features.vocabularies)).items()
     }
     try:
         manifest = _manifest_bytes(model, files)
-        description = describe(parse_manifest(manifest, ""), "")
-        check_weights(model.state, _shapes(description))
+        shapes = model_json.weight_shapes(parse_manifest(manifest, ""))
+        model_arrays.check_weights(model.state, shapes)
     except _BROKEN as error:
         raise ModelFileError(
             f"The model could not be read again: {reason_of(error)}",

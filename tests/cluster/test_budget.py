@@ -250,6 +250,19 @@ def test_a_model_within_its_room_passes() -> None:
     budget.check_model(lambda _: budget.model_bytes, num_features=1000)
 
 
+def test_a_model_may_take_what_no_part_needs() -> None:
+    """A model larger than its bound must not be refused while gigabytes are left."""
+    budget = decide("8GiB")
+    room = budget.model_bytes + budget.spare_bytes
+    assert budget.spare_bytes > 0
+
+    budget.check_model(lambda _: room, num_features=10)
+    with pytest.raises(BudgetError):
+        budget.check_model(lambda _: room + 1, num_features=10)
+    with pytest.raises(BudgetError):  # groups of short rows took some of it before
+        budget.check_model(lambda _: room, num_features=10, group_bytes=budget.groups_bytes + 1)
+
+
 def with_capped_gradient(num_features: int) -> int:
     """Say what a model takes whose gradient stops growing at 40,000 rows."""
     return 1_000_000 + 1024 * num_features + 1024 * min(num_features, 40_000)
@@ -274,7 +287,8 @@ def test_a_model_too_large_is_refused_with_the_features_that_fit() -> None:
 @given(room=st.integers(0, 300 * MIB), num_features=st.integers(1, 300_000))
 def test_the_features_advised_fit(*, room: int, num_features: int) -> None:
     """Always, and not far below what would: a tenth and one more do not."""
-    budget = replace(decide(), model_bytes=room)
+    budget = replace(decide("2GiB"), model_bytes=room)
+    budget = replace(budget, total_bytes=budget.total_bytes - budget.spare_bytes)
     try:
         budget.check_model(with_capped_gradient, num_features=num_features)
     except BudgetError as error:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
+import gzip
 import json
 import logging
+import lzma
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 from reference_csv import read_records
 
 from lancetnic_dask.corpus.dialect import CsvDialect
-from lancetnic_dask.corpus.frame import here
+from lancetnic_dask.corpus.frame import Corpus, here
 from lancetnic_dask.corpus.plan import (
     CsvFormat,
     Partition,
@@ -461,3 +464,25 @@ def test_the_fingerprint_changes_with_all_that_shapes_a_plan() -> None:
     assert len(set(prints)) == len(prints)
     assert prints[0] == plan_fingerprint(tuple(files), replace(FORMAT, encoding="utf-8-sig"))
     assert prints[0] == "a7d2fa9f1349149a1aa0fc8fe043fd50"
+
+
+@pytest.mark.parametrize(
+    ("magic", "what"),
+    [
+        (gzip.compress(b"text,label\n"), "compressed with gzip"),
+        (bz2.compress(b"text,label\n"), "compressed with bzip2"),
+        (lzma.compress(b"text,label\n"), "compressed with xz"),
+        (b"\x28\xb5\x2f\xfd rest", "compressed with Zstandard"),
+        (b"PK\x03\x04 rest", "a zip archive or an Excel workbook"),
+        (b"PAR1 rest", "Parquet"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, magic: bytes, what: str) -> None:
+    """Not taken for text in an unknown encoding."""
+    path = tmp_path / "corpus.csv"
+    path.write_bytes(magic)
+
+    with pytest.raises(CorpusError) as caught:
+        Corpus.read_csv(path)
+
+    assert str(caught.value).startswith(f"The file is {what}, not CSV.\n  at {path}\n  ")

@@ -286,8 +286,8 @@ def test_bytes_of_another_encoding_are_named(column: int, name: str) -> None:
     assert str(caught.value) == (
         "Byte 0xe9 is not utf-8: b'caf\\xe9'.\n"
         f"  at a.csv, row 102, column {name!r}, byte 5100\n"
-        "  Pass the encoding of the file, for example encoding='cp1252', or leave such rows out "
-        "with on_bad_rows='skip'."
+        "  Pass the encoding of the file, for example encoding='cp1251' or 'cp1252', or "
+        "leave such rows out with on_bad_rows='skip'."
     )
     kept = cast(rows, policy="skip")
     assert kept.texts[0].to_pylist() == ["a", "c"]
@@ -535,7 +535,7 @@ def test_decode_rows_offers_no_option_that_it_lacks() -> None:
         "  Check quotes and separators there.": raw_rows([(b"", b"")], num_fields=[3]),
         "Byte 0xff is not utf-8: b'\\xff'.\n"
         "  at a.csv, row 101, column 'b', byte 5000\n"
-        "  Pass the encoding of the file, for example encoding='cp1252'.": raw_rows(
+        "  Pass the encoding of the file, for example encoding='cp1251' or 'cp1252'.": raw_rows(
             [(b"", b"\xff")]
         ),
     }

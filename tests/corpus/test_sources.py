@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 import fsspec
+import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
@@ -598,4 +599,14 @@ def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"The file is named 2 times: its rows would count as often.\n  at {path}\n"
         "  Name each file once; look for a pattern that covers a file in the list."
+    )
+
+
+def test_a_data_frame_is_no_path() -> None:
+    """Its column names are not taken for files."""
+    with pytest.raises(SettingError) as caught:
+        list_files(pd.DataFrame({"text": ["a"]}))  # type: ignore[arg-type]
+
+    assert str(caught.value) == (
+        "The path is a DataFrame, and files are read.\n  Write it to CSV, and pass that."
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +20,13 @@ from sklearn.preprocessing import StandardScaler
 
 from lancetnic_dask.errors import CacheError
 from lancetnic_dask.features.build import ShardRecipe
-from lancetnic_dask.features.counts import Moments, count_partition, count_terms, write_counts
+from lancetnic_dask.features.counts import count_partition, count_terms, write_counts
+from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.split import hash_rows, is_validation
 from lancetnic_dask.settings import ColumnRoles, SplitSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 cells = st.floats(-1e6, 1e6) | st.just(np.nan)
 tables = st.integers(1, 3).flatmap(
@@ -184,10 +186,10 @@ def test_full_disk_is_an_error_of_the_cache(
 ) -> None:
     """It names the folder, and nothing half-written stays."""
 
-    def fail(_: int) -> None:
+    def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(CacheError) as caught:
         write_counts(tmp_path / "counts", pa.array(["aa"]), np.array([1]), np.array([1]))
 
@@ -229,7 +231,13 @@ def test_only_training_rows_count(tmp_path: Path, partition_bytes: int) -> None:
     ]
     assert sides[0] == Counter(np.array([row[3] for row in ROWS])[~validates].tolist())
     assert sides[1] == Counter(np.array([row[3] for row in ROWS])[validates].tolist())
-    assert sum(part.num_tokens for part in counts) == 60 * 2 + 30 * 3
+    entries = sum(
+        len(set(re.findall(r"\w\w+", str(row[i]).lower())))
+        for row, is_held_out in zip(ROWS, validates, strict=True)
+        for i in (0, 1)
+        if not is_held_out
+    )
+    assert sum(part.num_entries for part in counts) == entries
     moments = counts[0].moments
     for part in counts[1:]:
         moments = moments.merge(part.moments)

@@ -22,12 +22,8 @@ from lancetnic_dask.features import counts as counts_module
 from lancetnic_dask.features import vocabulary as vocabulary_module
 from lancetnic_dask.features.counts import count_terms, write_counts
 from lancetnic_dask.features.stop_words import resolve_stop_words
-from lancetnic_dask.features.vocabulary import (
-    Vocabulary,
-    build_vocabulary,
-    iter_merged_counts,
-    merge_counts,
-)
+from lancetnic_dask.features.terms import Vocabulary
+from lancetnic_dask.features.vocabulary import build_vocabulary, iter_merged_counts, merge_counts
 from lancetnic_dask.settings import FeatureSettings
 
 if TYPE_CHECKING:

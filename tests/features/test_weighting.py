@@ -24,11 +24,13 @@ from sklearn.preprocessing import StandardScaler
 from lancetnic_dask.corpus.frame import here
 from lancetnic_dask.features.build import ShardRecipe
 from lancetnic_dask.features.cache import ShardCache
-from lancetnic_dask.features.counts import Moments, count_partition, count_terms, write_counts
+from lancetnic_dask.features.counts import count_partition, count_terms, write_counts
 from lancetnic_dask.features.groups import encode_partition
+from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.split import hash_rows, is_validation
 from lancetnic_dask.features.stop_words import resolve_stop_words
-from lancetnic_dask.features.vocabulary import Vocabulary, build_vocabulary
+from lancetnic_dask.features.terms import Vocabulary
+from lancetnic_dask.features.vocabulary import build_vocabulary
 from lancetnic_dask.features.weighting import (
     EncodedRows,
     FittedFeatures,

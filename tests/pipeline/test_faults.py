@@ -197,3 +197,40 @@ def test_a_corpus_keeps_its_own_options(folder: Path, client: Client) -> None:
     assert "partition_bytes: 50000" in settings
     with pytest.raises(SettingError, match="A Corpus knows its own separator"):
         Classification("text", None, "label", delimiter=";").train("ScalpelMC", corpus)
+
+
+def test_a_split_that_cannot_be_what_was_asked_for_is_said(
+    tmp_path: Path, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Equal rows stay on one side: with two different ones 20 % is out of reach."""
+    rows = (f"{'yes' if n % 2 else 'no'} please,{n % 2},{'ab'[n % 2]}\n" for n in range(1000))
+    (tmp_path / "tickets.csv").write_text("text,size,label\n" + "".join(rows), "utf-8")
+
+    train(tmp_path, client)
+
+    assert "rows with equal features stay on one side" in caplog.text
+
+
+def test_a_column_that_hardly_holds_labels_is_said(
+    tmp_path: Path, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With ten of the classes that cannot be learned, not all of them."""
+    rows = (f"some words{n},{n},id{n}\n" for n in range(400))
+    (tmp_path / "tickets.csv").write_text("text,size,label\n" + "".join(rows), "utf-8")
+
+    train(tmp_path, client, num_epochs=1)
+
+    assert "there are 400 classes in 400 rows: is this a column of labels?" in caplog.text
+    (line,) = [line for line in caplog.text.splitlines() if "no training row" in line]
+    assert line.count("'id") == 10
+    assert line.endswith("more")
+
+
+def test_no_path_is_an_error(client: Client) -> None:
+    """Not a traceback of a loop over None."""
+    with pytest.raises(SettingError, match="train_path is None"):
+        Classification("text", None, "label").train(
+            "ScalpelMC",
+            None,  # type: ignore[arg-type]
+            client=client,
+        )

@@ -13,8 +13,8 @@ import torch
 import yaml
 
 from lancetnic_dask.errors import LancetnicError
-from lancetnic_dask.features.counts import Moments
-from lancetnic_dask.features.vocabulary import Vocabulary
+from lancetnic_dask.features.moments import Moments
+from lancetnic_dask.features.terms import Vocabulary
 from lancetnic_dask.features.weighting import FittedFeatures
 from lancetnic_dask.inference import load
 from lancetnic_dask.models import ScalpelMC
@@ -159,7 +159,10 @@ def test_a_run_shows_what_matters(tmp_path: Path) -> None:
         folder=tmp_path / "train_0",
         best_model=tmp_path / "train_0" / "best_model",
         last_model=tmp_path / "train_0" / "last_model",
-        history=[{"val_accuracy": 0.875}],
+        history=[
+            {"epoch": 1, "val_accuracy": 0.875, "val_loss": 0.5, "train_loss": 0.6},
+            {"epoch": 2, "val_accuracy": 0.75, "val_loss": 0.7, "train_loss": 0.2},
+        ],
         classes=("a", "b"),
         num_rows={},
         peak_memory_bytes=1 << 29,
@@ -168,5 +171,6 @@ def test_a_run_shows_what_matters(tmp_path: Path) -> None:
     )
 
     assert repr(run) == (
-        f"Run('{tmp_path}/train_0', 1 epochs, val_accuracy=0.8750, peak 0.50 of 2.00 GiB, 3.5 s)"
+        f"Run('{tmp_path}/train_0', 2 epochs, best 1 with val_accuracy=0.8750, "
+        "peak 0.50 of 2.00 GiB, 3.5 s)"
     )

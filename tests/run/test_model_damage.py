@@ -287,6 +287,13 @@ def test_a_deep_value_in_a_model_json_is_refused(folder: Path) -> None:
         (folder / "model.json").write_text(text, encoding="utf-8")
 
 
+def test_a_long_name_is_not_shown_whole(folder: Path) -> None:
+    """A message is for people."""
+    edit_manifest(folder, lambda manifest: manifest["model"]["args"].update({"x" * 100_000: 1}))
+
+    assert len(refused(folder)) < 300
+
+
 def test_a_large_model_json_is_not_read(folder: Path) -> None:
     """Nor is a sparse one of a terabyte."""
     os.truncate(folder / "model.json", 1 << 40)

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 from lancetnic_dask.errors import ModelFileError, TrainingError
 from lancetnic_dask.features.shard import owner_tag
-from lancetnic_dask.run import model_file
+from lancetnic_dask.run import model_arrays, model_file
 from lancetnic_dask.run.model_file import (
     ModelFile,
     copy_model,
@@ -33,6 +33,8 @@ from lancetnic_dask.run.model_file import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lancetnic_dask.run.kept_files import KeptFile
 
 HEX = "0123456789abcdef"
 
@@ -321,13 +323,14 @@ def test_what_another_machine_or_a_living_process_writes_is_left_alone(folder: P
     child.wait()
     host = owner_tag().rsplit("-", 2)[0]
     names = {
-        "dead": f"weights.{host}-{child.pid}-0123456789ab.partial",
-        "alive": f"weights.{host}-{os.getppid()}-0123456789ab.partial",
-        "elsewhere": f"vocabulary_0.other-{child.pid}-0123456789ab.partial",
+        "dead": f".model.{host}-{child.pid}-0123456789ab.partial",
+        "alive": f".model.{host}-{os.getppid()}-0123456789ab.partial",
+        "elsewhere": f".model.other-{child.pid}-0123456789ab.partial",
         "a user's": f"mine.{host}-{child.pid}-0123456789ab.partial",
     }
     for name in names.values():
-        (folder / name).touch()
+        (folder / name).mkdir()
+        (folder / name / "weights").touch()
 
     write_model(make_model(seed=1), folder)
 
@@ -359,6 +362,23 @@ def test_a_reader_goes_over_to_the_new_model_while_it_is_replaced(
 
     monkeypatch.setattr(model_file, "_read", replaced_once)
     assert_same_model(read_model(folder), make_model(seed=9))
+
+
+@pytest.mark.parametrize("role", ["weights", "vocabulary_0"])
+def test_a_file_that_goes_while_it_is_read_is_missing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """The reader then looks for a new model, as for a file that was never there."""
+    name = read_manifest(folder)["files"][role]["name"]
+
+    def remove(path: Path, _: KeptFile) -> None:
+        if path.name == name:
+            path.unlink()
+
+    monkeypatch.setattr(model_arrays, "check_digest", remove)
+    assert refused(folder) == (
+        f"The file {name!r} of the model is missing.\n  at {folder}\n  Copy the whole folder."
+    )
 
 
 @pytest.mark.system
@@ -413,6 +433,7 @@ def test_memory_holds_the_weights_once(tmp_path: Path) -> None:
 
     assert peak_growth(lambda: write_model(model, tmp_path)) < 0.1 * size
     assert peak_growth(lambda: read_model(tmp_path)) < 1.1 * size
+    assert_same_model(read_model(tmp_path), model)
 
 
 def refused(folder: str | os.PathLike[str]) -> str:
@@ -511,8 +532,8 @@ DAMAGED = "It is damaged, or was not written by this program. Use another copy o
          ("The model has format version 0, which is older than this lancetnic_dask: it reads "
          "version 1.\n  at {}\n  Train the model anew.")),
         ("format_version", True,
-         ("This is no model.json of a model: format_version is True; it must be a whole number "
-         "from 0 to 2147483648.\n  at {}\n  Use another copy of the model.")),
+         ("This is no model.json of a model: Expected `int`, got `bool` - at `$.format_version`.\n"
+         "  at {}\n  Use another copy of the model.")),
         ("task", "regression",
          "The model's task is 'regression'; this lancetnic_dask knows 'classification'.\n  at {}\n"
          "  " + NEWER),
@@ -530,8 +551,8 @@ DAMAGED = "It is damaged, or was not written by this program. Use another copy o
         ("model.name", "GPT",
          "The model cannot be read: There is no model 'GPT'.\n  at {folder}\n  " + DAMAGED),
         ("features.ngram_range", [1, 17],
-         "The model cannot be used: features.ngram_range[1] is 17; it must be a whole number from "
-         "1 to 16.\n  at {}\n  " + DAMAGED),
+         "The model cannot be used: Expected `int` <= 16 - at `$.features.ngram_range[1]`.\n"
+         "  at {}\n  " + DAMAGED),
         ("features.ngram_range", [3, 2],
          "The model cannot be used: features.ngram_range is a list; it must be ascending.\n"
          "  at {}\n  " + DAMAGED),
@@ -539,14 +560,14 @@ DAMAGED = "It is damaged, or was not written by this program. Use another copy o
          "The model cannot be used: classes is a list; it must be 2 to 1048576 distinct classes.\n"
          "  at {}\n  " + DAMAGED),
         ("moments.squares", [-1],
-         "The model cannot be used: moments.squares[0] is -1; it must be a finite number from 0.\n"
+         "The model cannot be used: Expected `float` >= 0.0 - at `$.moments.squares[0]`.\n"
          "  at {}\n  " + DAMAGED),
         ("columns.data", [],
          "The model cannot be used: moments.count has 1 items; it must have 0.\n  at {}\n  "
          + DAMAGED),
         ("model.args.num_layers", 10**8,
-         "The model cannot be used: model.args.num_layers is 100000000; it must be a whole number "
-         "from 1 to 1000.\n  at {}\n  " + DAMAGED),
+         "The model cannot be used: Expected `int` <= 1000 - at `$.model.args.num_layers`.\n"
+         "  at {}\n  " + DAMAGED),
         ("files.weights.name", "../weights",
          "The model cannot be used: files.weights.name is '../weights'; it must be "
          "'{weights}'.\n  at {}\n  " + DAMAGED),
@@ -593,8 +614,8 @@ def test_a_model_that_could_not_be_read_is_not_written(folder: Path) -> None:
          (f"The weights 'model.0.bias' are no finite numbers any more.\n  at {folder}\n"
          "  Pass a lower learning_rate.")),
         (replace(model, ngram_range=(1, 20)), ModelFileError,
-         ("The model could not be read again: The model cannot be used: features.ngram_range[1] is "
-         f"20; it must be a whole number from 1 to 16.\n  at {folder}\n  Change its settings.")),
+         ("The model could not be read again: The model cannot be used: Expected `int` <= 16 - at "
+         f"`$.features.ngram_range[1]`.\n  at {folder}\n  Change its settings.")),
         (replace(model, state=doubled), ModelFileError,
          ("The model could not be read again: the tensor 'model.0.weight' is torch.float64 (23, 8) "
          f"and should be torch.float32 (23, 8).\n  at {folder}\n  Change its settings.")),

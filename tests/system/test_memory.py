@@ -75,7 +75,7 @@ def test_a_corpus_of_ten_times_the_limit_trains(tmp_path: Path) -> None:
     if free_bytes(tmp_path) < 3 * corpus_bytes:
         pytest.skip(f"the disk has not {3 * corpus_bytes:,} bytes left")
     path = tmp_path / "big.csv"
-    make_corpus(path, num_rows=corpus_bytes // 1280, words_per_row=240, signal=0.03)
+    make_corpus(path, num_rows=corpus_bytes // 1280, words_per_row=240, signal=0.1)
     assert path.stat().st_size >= corpus_bytes
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
 
