@@ -6,6 +6,7 @@ Never one task graph over the corpus: a scheduler loads root data faster than it
 
 from __future__ import annotations
 
+import logging
 import queue
 import time
 import uuid
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from lancetnic_dask.errors import Location
 
 __all__ = ["run_bounded"]
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -148,6 +151,7 @@ class _Window:
         self.worker_timeout_seconds = worker_timeout_seconds
         self.stall_timeout_seconds = stall_timeout_seconds
         self.look_seconds = min(_LOOK_SECONDS, worker_timeout_seconds, stall_timeout_seconds)
+        self.has_warned = False
         self.futures: dict[int, Future[Any]] = {}
         self.finished: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.done: set[int] = set()
@@ -219,6 +223,13 @@ class _Window:
                 if "running" in workers:
                     worked = time.monotonic()
                     self.fill()
+                elif not self.has_warned:
+                    self.has_warned = True
+                    logger.warning(
+                        "waiting for a worker: none of the cluster's %d works; at most %g s",
+                        len(workers),
+                        self.worker_timeout_seconds,
+                    )
                 place = self.place(min(self.futures) if index is None else index)
                 if time.monotonic() - worked > self.worker_timeout_seconds:
                     raise self._no_workers(place, workers) from None

@@ -256,8 +256,8 @@ def test_workers_that_are_paused_for_good_are_no_workers(tmp_path: Path) -> None
     assert "partition_bytes=" in caught.value.fix
 
 
-def test_a_cluster_without_workers_is_given_up() -> None:
-    """Waiting ends with an error once there has been no worker for the time allowed."""
+def test_a_cluster_without_workers_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Waiting is said, and ends with an error once the time allowed is over."""
     with (
         LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
@@ -273,6 +273,8 @@ def test_a_cluster_without_workers_is_given_up() -> None:
                 worker_timeout_seconds=0.1,
             )
         )
+
+    assert caplog.text.count("waiting for a worker: none of the cluster's 0 works") == 1
 
 
 def test_a_scheduler_that_goes_away_is_an_error() -> None:
