@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from lancetnic_dask.errors import LancetnicError
 from lancetnic_dask.run.model_file import ModelFile, copy_model, write_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from lancetnic_dask.training.loop import EpochResult
@@ -120,7 +121,8 @@ class RunFolder:
     def write_hyperparameters(self, hyperparameters: dict[str, Any]) -> None:
         """Write ``hyperparams.yaml``."""
         text = yaml.safe_dump(hyperparameters, sort_keys=False, allow_unicode=True)
-        _write_text(self.path / "hyperparams.yaml", text)
+        with _explained(self.path):
+            _write_text(self.path / "hyperparams.yaml", text)
 
     def record(self, result: EpochResult, model: ModelFile) -> None:
         """Write an epoch's metrics, and the model as it is after it.
@@ -132,20 +134,27 @@ class RunFolder:
         model : ModelFile
             The model after it; kept as the best one if its validation loss is the lowest yet
             (its training loss where no row validates).
+
+        Raises
+        ------
+        LancetnicError
+            If the disk is full or the folder can't be written; older files stay whole.
         """
         entry = history_entry(result)
         self.history.append(entry)
-        _write_text(self.path / "result.csv", _result_csv(self.history))
-        write_model(model, self.last_model)
-        if _loss_of(entry) < self._best_loss:
-            self._best_loss = _loss_of(entry)
-            copy_model(self.last_model, self.best_model)
+        with _explained(self.path):
+            _write_text(self.path / "result.csv", _result_csv(self.history))
+            write_model(model, self.last_model)
+            if _loss_of(entry) < self._best_loss:
+                self._best_loss = _loss_of(entry)
+                copy_model(self.last_model, self.best_model)
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     """Write ``summary.json``: what was run, on what, with which versions and figures."""
     text = json.dumps(summary, ensure_ascii=False, indent=1)
-    _write_text(folder / "summary.json", text + "\n")
+    with _explained(folder):
+        _write_text(folder / "summary.json", text + "\n")
 
 
 def _next_folder(runs: Path) -> Path:
@@ -213,7 +222,23 @@ def _result_csv(history: Iterable[dict[str, float]]) -> str:
     return text.getvalue()
 
 
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LancetnicError(
+            f"The run folder cannot be written: {error.strerror or error}.",
+            str(folder),
+            "What was written before is whole. Free some space, or pass another run_dir=.",
+        ) from error
+
+
 def _write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

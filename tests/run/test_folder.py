@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
-from typing import TYPE_CHECKING, Any
+import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +26,6 @@ from lancetnic_dask.run.model_file import ModelFile
 from lancetnic_dask.settings import ColumnRoles
 from lancetnic_dask.training.loop import EpochResult, Validation
 from lancetnic_dask.training.metrics import ClassCounts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def make_model(seed: int) -> ModelFile:
@@ -174,3 +174,25 @@ def test_a_run_shows_what_matters(tmp_path: Path) -> None:
         f"Run('{tmp_path}/train_0', 2 epochs, best 1 with val_accuracy=0.8750, "
         "peak 0.50 of 2.00 GiB, 3.5 s)"
     )
+
+
+def test_a_full_disk_is_said_and_leaves_the_last_epoch_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metrics and models of the epochs before can still be used; nothing half-written stays."""
+    folder = RunFolder(tmp_path)
+    folder.record(make_result(1, 0.5), make_model(1))
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(LancetnicError) as caught:
+        folder.record(make_result(2, 0.4), make_model(2))
+
+    assert str(caught.value) == (
+        f"The run folder cannot be written: No space left on device.\n  at {folder.path}\n"
+        "  What was written before is whole. Free some space, or pass another run_dir=."
+    )
+    assert load(folder.best_model).classes.tolist() == ["a", "b"]
+    assert not list(folder.path.rglob("*.partial"))
