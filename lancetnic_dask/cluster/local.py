@@ -8,6 +8,7 @@ made by Dask's own classes and come in as an argument.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -32,6 +33,9 @@ __all__ = ["starts_cluster", "use_client"]
 
 # A worker that dies twice with the same partition will die again; once may be bad luck.
 _ALLOWED_FAILURES = 1
+
+
+_ADDRESS = re.compile(r"((tcp|ws)://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 
 
 @contextmanager
@@ -165,6 +169,13 @@ def _current_or_none() -> Client | None:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
+    # Checked here: a Client that was made half keeps the process for minutes when it ends.
+    if not _ADDRESS.fullmatch(address):
+        raise SettingError(
+            f"client={quoted(address)} is not the address of a scheduler.",
+            None,
+            "Pass something like 'tcp://10.0.0.5:8786'; for TLS pass a Client.",
+        )
     try:
         client = Client(address, timeout=setting("cluster.start-timeout"), set_as_default=False)
     except ValueError as error:

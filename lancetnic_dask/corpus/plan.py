@@ -11,7 +11,7 @@ import codecs
 import hashlib
 import json
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -198,6 +198,13 @@ class PartitionPlan:
             for one in fields["files"]
         )
         partitions = tuple(Partition(**one) for one in fields["partitions"])
+        rows_of: Counter[int] = Counter()
+        for partition in partitions:
+            if partition.first_row != rows_of[partition.file_index]:
+                raise ValueError("plan whose partitions do not follow each other")
+            rows_of[partition.file_index] += partition.num_rows
+        if any(rows_of[index] != planned.num_rows for index, planned in enumerate(files)):
+            raise ValueError("plan whose partitions do not hold all rows")
         return cls(CsvFormat(**csv_format), files, partitions)
 
 

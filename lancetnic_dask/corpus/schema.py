@@ -152,6 +152,7 @@ def cast_rows(
     """
     sieve = _Sieve(rows, policy, _OR_SKIP)
     _check_shape(sieve)
+    sieve.drop_quietly(_is_header(rows, roles.names, encoding), "the header once more")
     num_texts = len(roles.text_columns)
     num_inputs = num_texts + len(roles.data_columns)
     texts = [
@@ -337,6 +338,15 @@ def _require_labels(sieve: _Sieve, labels: pa.Array, name: str | None) -> None:
             sieve.rows.location(first, name),
             sieve.fix("Fill it in"),
         )
+
+
+def _is_header(rows: RawRows, names: Sequence[str], encoding: str) -> np.ndarray:
+    """Return True (num_rows,) where every cell is its column's name: files joined by ``cat``."""
+    repeats = np.ones(rows.num_rows, dtype=bool)
+    for cells, name in zip(rows.cells, names, strict=True):
+        if repeats.any():
+            repeats &= np.asarray(pc.equal(cells, name.encode(encoding)))
+    return repeats
 
 
 def _is_blank(texts: list[pa.Array], numeric: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ def list_files(
     files = [file for one in paths for file in _expand(_checked(one), storage_options or {})]
     if not files:
         raise CorpusError("The list of files is empty.", None, "Pass at least one path.")
-    for url, count in Counter(file.url for file in files).items():
+    for url, count in Counter(map(_true_name, files)).items():
         if count > 1:
             raise CorpusError(
                 f"The file is named {count} times: its rows would count as often.",
@@ -213,6 +213,12 @@ def _expand(path: str, storage_options: Mapping[str, Any]) -> list[SourceFile]:
     try:
         names = _find(fs, path, bare)
         return [_describe(fs, name, url_of(name)) for name in names]
+    except UnicodeEncodeError as error:
+        raise CorpusError(
+            f"{_shown(path)} cannot be written in this system's encoding, {error.encoding}.",
+            None,
+            "Run with PYTHONUTF8=1, or in a UTF-8 locale.",
+        ) from error
     except OSError as error:
         name = f": {_shown(os.fsdecode(error.filename))}" if error.filename else ""
         raise CorpusError(
@@ -248,6 +254,11 @@ def _find(fs: fsspec.AbstractFileSystem, path: str, bare: str) -> list[str]:
     if not found:
         raise CorpusError(what, None, fix)
     return sorted(found, key=_natural_key)
+
+
+def _true_name(file: SourceFile) -> str:
+    """Return a name that all spellings of a local file share, links included."""
+    return file.url if "://" in file.url else os.path.realpath(file.url)
 
 
 def _describe(fs: fsspec.AbstractFileSystem, bare: str, url: str) -> SourceFile:

@@ -25,9 +25,17 @@ class Console:
 
     def say(self, line: str) -> None:
         """Print a line at once, also where output is a pipe."""
-        if self._progress:
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+        # None in a process without a terminal.
+        stream = sys.stdout if self._progress else None
+        if stream is None:
+            return
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        shown = line.encode(encoding, "backslashreplace").decode(encoding)
+        try:
+            stream.write(f"{shown}\n")
+            stream.flush()
+        except (OSError, ValueError):  # closed, or its reader has gone: no reason to stop a run
+            self._progress = False
 
     def say_epoch(self, result: EpochResult, num_epochs: int) -> None:
         """Print what an epoch brought."""

@@ -9,6 +9,7 @@ nothing else is carried from step to step but weights, optimizer state and the s
 from __future__ import annotations
 
 import math
+import threading
 import time
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -51,6 +52,9 @@ CRITERION_NAMES = ("CELoss",)
 # Streams of randomness beside those of the features (groups.py uses 1 and 2).
 _WEIGHT_STREAM = 3
 _DROPOUT_STREAM = 4
+
+# Held while torch's global generators and defaults are ours.
+_GENERATORS = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,8 @@ class Trainer:
 
     def __init__(self, model: nn.Module, settings: TrainingSettings, device: torch.device) -> None:
         self.model = model
-        self.optimizer = make_optimizer(model, settings.optim_name, settings.learning_rate)
+        with _GENERATORS, _plain_torch():
+            self.optimizer = make_optimizer(model, settings.optim_name, settings.learning_rate)
         self.criterion = make_criterion(settings.crit_name)
         self.progress = Progress()
         self._settings = settings
@@ -199,7 +204,7 @@ class Trainer:
         first_step = self.progress.step if group.index == self.progress.group else 0
         self.model.train()
         batches = iter_batches(group.rows, group.order, self._settings.batch_size)
-        with one_torch_thread(), _kept_random_state(self._device):
+        with one_torch_thread(), _kept_random_state(self._device), _plain_torch():
             for step, batch in enumerate(batches):
                 if step >= first_step:
                     self._train_step(group.index, step, batch)
@@ -358,25 +363,39 @@ def seeded_weights(random_state: int) -> AbstractContextManager[None]:
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     cpu = torch.device("cpu")
-    with _kept_random_state(cpu):
+    with _kept_random_state(cpu), _plain_torch(), cpu:
         _seed_torch(seed, cpu)
         yield
+
+
+@contextmanager
+def _plain_torch() -> Iterator[None]:
+    """Compute as if the caller had left torch's defaults alone, and give them back."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 @contextmanager
 def _kept_random_state(device: torch.device) -> Iterator[None]:
     """Put the state of torch's global generators back: layers and dropout take no other.
 
-    `torch.random.fork_rng` would read those of all GPUs, and start a context on each.
+    `torch.random.fork_rng` would read those of all GPUs, and start a context on each. All threads
+    share the generators, so that two trainings take turns.
     """
-    cpu_state = torch.get_rng_state()
-    cuda_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-    try:
-        yield
-    finally:
-        torch.set_rng_state(cpu_state)
-        if cuda_state is not None:
-            torch.cuda.set_rng_state(cuda_state, device)
+    with _GENERATORS:
+        cpu_state = torch.get_rng_state()
+        cuda_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        try:
+            yield
+        finally:
+            torch.set_rng_state(cpu_state)
+            if cuda_state is not None:
+                torch.cuda.set_rng_state(cuda_state, device)
 
 
 def _seed_torch(seed: int, device: torch.device) -> None:

@@ -360,3 +360,19 @@ def test_it_works_outside_of_the_main_thread(budget: MemoryBudget) -> None:
     thread.join(timeout=60)
 
     assert results == [3]
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "", "http://10.0.0.5:8786", "tls://10.0.0.5:8786", "tcp://[::1", "a:b"]
+)
+def test_what_is_no_address_is_refused_before_a_client_is_made(
+    budget: MemoryBudget, address: str
+) -> None:
+    """A Client that was made half would keep the process for two minutes when it ends."""
+    with pytest.raises(SettingError) as caught, use_client(address, budget=budget):
+        pass
+
+    assert str(caught.value) == (
+        f"client={address!r} is not the address of a scheduler.\n"
+        "  Pass something like 'tcp://10.0.0.5:8786'; for TLS pass a Client."
+    )

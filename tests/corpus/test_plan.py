@@ -486,3 +486,15 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, magic: bytes, what: str
         Corpus.read_csv(path)
 
     assert str(caught.value).startswith(f"The file is {what}, not CSV.\n  at {path}\n  ")
+
+
+@pytest.mark.parametrize("left_out", [0, 1, -1])
+def test_a_plan_that_lacks_a_partition_is_none(tmp_path: Path, left_out: int) -> None:
+    """Its rows would be missing without a word."""
+    path = tmp_path / "corpus.csv"
+    path.write_text("text\n" + "a row of words\n" * 50, encoding="utf-8")
+    fields = json.loads(Corpus.read_csv(path, partition_bytes=100).plan.to_json())
+    del fields["partitions"][left_out]
+
+    with pytest.raises(ValueError, match="plan whose partitions"):
+        PartitionPlan.from_json(json.dumps(fields))

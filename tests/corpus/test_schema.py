@@ -560,3 +560,14 @@ def test_merged_reasons_keep_the_first_place() -> None:
         SetAside("a", 1, Location("1.csv", 3)),
     ]
     assert merge_set_aside([]) == []
+
+
+def test_a_header_in_the_middle_is_no_row() -> None:
+    """Two files joined by ``cat`` must not teach a class named for its column."""
+    rows = raw_rows([[b"a text", b"1", b"x"], [b"text", b"size", b"label"], [b"text", b"2", b"y"]])
+    roles = ColumnRoles(text_columns=("text",), data_columns=("size",), label_column="label")
+
+    cast = cast_rows(rows, roles, encoding="utf-8", policy="error")
+
+    assert cast.num_rows == 2
+    assert [(part.reason, part.count) for part in cast.set_aside] == [("the header once more", 1)]

@@ -610,3 +610,15 @@ def test_a_data_frame_is_no_path() -> None:
     assert str(caught.value) == (
         "The path is a DataFrame, and files are read.\n  Write it to CSV, and pass that."
     )
+
+
+def test_other_spellings_and_links_of_a_file_are_the_same_file(tmp_path: Path) -> None:
+    """Its rows must not count twice."""
+    path = tmp_path / "a.csv"
+    path.write_text("text\n", encoding="utf-8")
+    link = tmp_path / "b.csv"
+    link.symlink_to(path)
+
+    for other in (f"{tmp_path}/./a.csv", link):
+        with pytest.raises(CorpusError, match="named 2 times"):
+            list_files([path, other])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -214,3 +215,35 @@ def test_names_of_losses_and_devices_are_checked() -> None:
     assert choose_device("cpu") == CPU
     with pytest.raises(SettingError, match="device_name is 'tpu'"):
         choose_device("tpu")
+
+
+def test_two_trainings_at_once_do_not_disturb_each_other() -> None:
+    """All threads share torch's generators: the trainings take turns."""
+    alone = make_trainer()
+    run(alone)
+    together = [make_trainer() for _ in range(3)]
+    threads = [threading.Thread(target=run, args=[trainer]) for trainer in together]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [weights_of(trainer) == weights_of(alone) for trainer in together] == [True] * 3
+
+
+def test_torch_defaults_of_the_caller_do_not_matter() -> None:
+    """Other defaults of type and device, no gradients, inference: the same weights."""
+    plain = make_trainer()
+    run(plain)
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode(), torch.device("meta"):
+            other = make_trainer()
+            run(other)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+    assert weights_of(other) == weights_of(plain)
