@@ -137,6 +137,7 @@ def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
             if isinstance(source, Corpus)
             else request.csv_format.partition_bytes
             for source in sources
+            if source is not None
         ),
         group_size=training.group_size,
         terms_per_token=request.terms_per_token,

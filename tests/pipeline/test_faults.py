@@ -195,6 +195,7 @@ def test_a_corpus_keeps_its_own_options(folder: Path, client: Client) -> None:
     settings = (run.folder / "hyperparams.yaml").read_text(encoding="utf-8")
     assert "delimiter: ;" in settings
     assert "partition_bytes: 50000" in settings
+    assert run.budget["partition_bytes"] == 50_000
     with pytest.raises(SettingError, match="A Corpus knows its own separator"):
         Classification("text", None, "label", delimiter=";").train("ScalpelMC", corpus)
 
