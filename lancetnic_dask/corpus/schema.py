@@ -22,12 +22,21 @@ if TYPE_CHECKING:
     from lancetnic_dask.corpus.readers import RawRows
     from lancetnic_dask.settings import BadRowPolicy, ColumnRoles
 
-__all__ = ["CastRows", "SetAside", "cast_rows", "decode_rows", "merge_set_aside"]
+__all__ = [
+    "NUMBER",
+    "PADDING",
+    "CastRows",
+    "SetAside",
+    "cast_rows",
+    "decode_rows",
+    "merge_set_aside",
+]
 
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# What is a number, and what around it is nothing: prediction reads cells by the same two.
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _OR_SKIP = ", or leave such rows out with on_bad_rows='skip'"
 # Unicode white space, and NUL: some programs fill cells of a fixed width with it.
-_PADDING = (
+PADDING = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\0"
 )
@@ -306,9 +315,9 @@ def _undecodable(value: bytes, encoding: str) -> int | None:
 
 def _parse_numbers(sieve: _Sieve, texts: pa.Array, name: str) -> np.ndarray:
     """Parse a column to float64 (num_rows,); missing is NaN."""
-    trimmed = pc.utf8_trim(texts, _PADDING)
+    trimmed = pc.utf8_trim(texts, PADDING)
     is_missing = pc.equal(trimmed, "")
-    is_number = pc.match_substring_regex(trimmed, _NUMBER)
+    is_number = pc.match_substring_regex(trimmed, NUMBER)
     is_bad = np.asarray(pc.and_not(pc.invert(is_number), is_missing))
     first = sieve.drop(is_bad, f"no number in column {name!r}", name)
     if first is not None:
@@ -361,4 +370,4 @@ def _is_blank(texts: list[pa.Array], numeric: np.ndarray) -> np.ndarray:
 
 def _is_empty(texts: pa.Array) -> np.ndarray:
     """Return True (num_rows,) where there is nothing but padding."""
-    return np.asarray(pc.equal(pc.utf8_trim(texts, _PADDING), ""))
+    return np.asarray(pc.equal(pc.utf8_trim(texts, PADDING), ""))

@@ -8,11 +8,12 @@ import sys
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from lancetnic_dask.corpus.schema import NUMBER, PADDING
 from lancetnic_dask.errors import RecordError, quoted
 
 if TYPE_CHECKING:
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["as_number", "as_text", "as_written_text", "read_cells", "string_array"]
 
 T = TypeVar("T")
-
-# As the corpus reads cells of number columns; see `corpus.schema`, a test compares.
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_PADDING: Final = (
-    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
-    "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000\0"
-)
 
 
 class _RefusedError(Exception):
@@ -98,10 +92,10 @@ def as_written_text(value: Any) -> str:
 def as_number(value: Any) -> float:
     """Return a number; a missing one is NaN, a boolean 0 or 1, a text what it says."""
     if isinstance(value, str):
-        trimmed = value.strip(_PADDING)
+        trimmed = value.strip(PADDING)
         if not trimmed:
             return math.nan
-        number = float(trimmed) if _NUMBER.fullmatch(trimmed) else None
+        number = float(trimmed) if re.fullmatch(NUMBER, trimmed) else None
     elif _is_missing(value):
         return math.nan
     else:

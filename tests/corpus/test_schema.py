@@ -357,7 +357,7 @@ PADDING = "".join(filter(str.isspace, map(chr, range(0x110000)))) + "\0"
 
 def test_padding_is_what_python_takes_for_space_and_nul() -> None:
     """So that a text is blank exactly where ``str.strip`` leaves nothing."""
-    assert set(schema._PADDING) == set(PADDING)
+    assert set(schema.PADDING) == set(PADDING)
 
 
 @pytest.mark.parametrize("encoding", SINGLE_BYTE)
