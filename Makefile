@@ -45,6 +45,7 @@ $(VENV)/package: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/development: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps lancetnic==4.1.0  # its pins would replace all of these
 	@touch $@ $(VENV)/package
 
 clean:
