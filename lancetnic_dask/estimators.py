@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from lancetnic_dask.config import setting
 from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.plan import CsvFormat
-from lancetnic_dask.errors import SettingError, quoted, suggestion
+from lancetnic_dask.errors import SettingError, quoted
 from lancetnic_dask.features.stop_words import resolve_stop_words
 from lancetnic_dask.inference import load_once
-from lancetnic_dask.models.registry import MODELS, resolve_model
+from lancetnic_dask.models.registry import is_own, resolve_model
 from lancetnic_dask.pipeline.fit import fit_classifier
 from lancetnic_dask.pipeline.request import FitRequest
 from lancetnic_dask.settings import (
@@ -126,6 +126,7 @@ class Classification:
         self.data_column = data_column
         self.label_column = label_column
         self.run_: Run | None = None
+        self._own_class: type[nn.Module] | None = None
         self._roles = ColumnRoles(
             text_columns=column_names("text_column", text_column),
             data_columns=column_names("data_column", data_column),
@@ -164,7 +165,7 @@ class Classification:
         dropout: float = 0,
         optim_name: str = "auto",
         crit_name: str = "CELoss",
-        device_name: str = "cuda",
+        device_name: str = "auto",
         *,
         client: Any = None,
         memory: int | str | None = None,
@@ -182,7 +183,10 @@ class Classification:
         Parameters
         ----------
         model_name : str or type
-            Model, as a name or a class: `ScalpelMC`.
+            Model, as a name or a class: `ScalpelMC`, or your own `nn.Module` with the constructor
+            ``(input_size, hidden_size, num_layers, num_classes, dropout)``. It is given rows of
+            ``input_size`` floats, text columns first, batch by batch; or `SparseRows`, if it
+            holds a `SparseLinear`.
         train_path : str, os.PathLike, sequence of these, or Corpus
             CSV files: path, URL, glob, folder, or a list of these.
         val_path : str, os.PathLike, sequence of these, Corpus or None, default=None
@@ -205,8 +209,10 @@ class Classification:
             'RAdam', 'SGD', 'RMSprop', 'Adadelta', 'Adagrad' have their textbook meaning.
         crit_name : str, default='CELoss'
             Loss.
-        device_name : str, default='cuda'
-            'cuda' and 'auto' mean CUDA if there is one, else the processor; 'cpu' the processor.
+        device_name : str, default='auto'
+            'auto' is CUDA if there is one, else the processor: what lancetnic means by its default
+            'cuda'. Here 'cuda' or 'cuda:1' is a wish; where it can't be met, a warning says so and
+            training runs on the processor. 'cpu' is the processor.
         client : Client, Cluster, str or None, default=None
             Dask client, cluster object or address. None takes the current client, or starts a
             cluster on this machine that fits the memory budget, and closes it again.
@@ -246,8 +252,9 @@ class Classification:
         CacheError, ClusterError, TrainingError
             If the cache folder, the workers or the training fail.
         """
+        model_class = resolve_model(model_name)
         request = FitRequest(
-            model_name=_stock_name(model_name),
+            model_class=model_class,
             roles=self._roles,
             csv_format=CsvFormat(
                 dialect=self._dialect,
@@ -285,6 +292,7 @@ class Classification:
             progress=progress,
         )
         self.run_ = fit_classifier(request)
+        self._own_class = model_class if is_own(model_class) else None
         return self.run_
 
     def predict(
@@ -292,6 +300,8 @@ class Classification:
         model_path: str | os.PathLike[str],
         text_data: str | Sequence[str] | None = None,
         scalar_data: float | Sequence[float] | None = None,
+        *,
+        model_name: str | type[nn.Module] | None = None,
     ) -> Any:
         """Return the class of one row, as lancetnic's method of that name.
 
@@ -305,6 +315,9 @@ class Classification:
             The row's text; a list with one text for each text column, in their order.
         scalar_data : number, sequence of numbers or None, default=None
             The row's number; a list with one number for each numeric column.
+        model_name : type, str or None, default=None
+            The class that the model was trained with, where that is your own. None takes the one
+            that this object trained last.
 
         Returns
         -------
@@ -320,8 +333,15 @@ class Classification:
         """
         if text_data is None and scalar_data is None:
             raise SettingError("There is nothing to predict for.", None, "Pass text_data=.")
-        model = load_once(model_path)
+        model = load_once(model_path, self._class_of(model_name))
         return model.predict_row(_as_list(text_data), _as_list(scalar_data))
+
+    def _class_of(self, model_name: str | type[nn.Module] | None) -> type[nn.Module] | None:
+        """Return the user's class to open a model with; None for one of the package."""
+        if model_name is None:
+            return self._own_class
+        model_class = resolve_model(model_name)
+        return model_class if is_own(model_class) else None
 
     def __repr__(self) -> str:
         columns = {
@@ -331,17 +351,6 @@ class Classification:
         }
         shown = ", ".join(f"{k}={v!r}" for k, v in columns.items() if v is not None)
         return f"Classification({shown})"
-
-
-def _stock_name(model_name: str | type[nn.Module]) -> str:
-    """Return the registered name of a model given by name or class."""
-    wanted = resolve_model(model_name)
-    for name, known in MODELS.items():
-        if known is wanted:
-            return name
-    raise SettingError(
-        f"{wanted.__name__} is not a model of this package.", None, suggestion("", MODELS)
-    )
 
 
 def _or_setting(value: Any, key: str) -> Any:

@@ -19,7 +19,8 @@ from lancetnic_dask.features.ngrams import expand_terms
 from lancetnic_dask.features.shard import TokenShard
 from lancetnic_dask.features.tokenize import Tokenizer
 from lancetnic_dask.features.weighting import encode_rows
-from lancetnic_dask.models.registry import resolve_model
+from lancetnic_dask.models.networks import build_network
+from lancetnic_dask.models.registry import MODELS, is_own, resolve_model
 from lancetnic_dask.run.model_file import ModelFile, read_stamped, resolve_folder, stamp_of
 from lancetnic_dask.run.new_rows import (
     NewRows,
@@ -41,13 +42,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
     import pyarrow as pa
+    from torch import nn
 
     from lancetnic_dask.features.tokenize import TokenizedText
 
 __all__ = ["Model", "load", "load_once"]
 
 
-def load(path: str | os.PathLike[str]) -> Model:
+def load(path: str | os.PathLike[str], *, model_name: str | type[nn.Module] | None = None) -> Model:
     """Open a trained model.
 
     Nothing in the folder is run: it holds arrays and words only.
@@ -56,6 +58,9 @@ def load(path: str | os.PathLike[str]) -> Model:
     ----------
     path : str or os.PathLike
         The model's folder, such as ``runs/train_0/best_model``.
+    model_name : type, str or None, default=None
+        The class that it was trained with, where that is your own. The package's models are
+        known by the folder.
 
     Returns
     -------
@@ -65,10 +70,24 @@ def load(path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     ModelFileError
-        If there is no model, or it is broken, cut short, foreign or too new.
+        If there is no model, it is broken, cut short, foreign or too new, or its class is missing.
+    SettingError
+        If ``model_name`` is no model, or can't be made.
     """
     folder = resolve_folder(path)
-    model_file, stamp = read_stamped(folder)
+    model_class = None if model_name is None else resolve_model(model_name)
+    model = _open(folder, model_class)
+    if model_class not in (None, model.model_class):
+        raise ModelFileError(
+            f"The model is a {model.model_class.__name__} of this package.",
+            str(folder),
+            "Leave model_name= out.",
+        )
+    return model
+
+
+def _open(folder: Path, model_class: type[nn.Module] | None) -> Model:
+    model_file, stamp = read_stamped(folder, model_class)
     model = Model(model_file, folder, stamp)
     _LOADED.add(model)
     return model
@@ -95,6 +114,8 @@ class Model:
         training set are whole numbers, else str.
     text_columns, data_columns : tuple of str
         Columns that a DataFrame needs.
+    model_class : type[nn.Module]
+        The class that it was trained with.
     """
 
     def __init__(self, model_file: ModelFile, folder: Path, stamp: str) -> None:
@@ -103,6 +124,7 @@ class Model:
         self.text_columns = model_file.roles.text_columns
         self.data_columns = model_file.roles.data_columns
         self.classes = parse_labels(model_file.features.classes)
+        self.model_class = model_file.model_class
         self._file = model_file
         self._stop_words = frozenset(model_file.stop_words)
         self._network = _build_network(model_file)
@@ -209,7 +231,7 @@ class Model:
     def __repr__(self) -> str:
         columns = ", ".join(map(repr, (*self.text_columns, *self.data_columns)))
         return (
-            f"Model({self._file.model_name}, {len(self.classes)} classes, columns {columns}, "
+            f"Model({self.model_class.__name__}, {len(self.classes)} classes, columns {columns}, "
             f"{self._file.features.input_size:,} features, from {str(self.folder)!r})"
         )
 
@@ -282,47 +304,56 @@ class Model:
         return table.map_partitions(
             _score_partition,
             path=str(self.folder.resolve()),
+            own_class=self.model_class if is_own(self.model_class) else None,
             stamp=self.stamp,
             method=method,
             meta=meta,
         )
 
 
-def load_once(path: str | os.PathLike[str]) -> Model:
+def load_once(path: str | os.PathLike[str], own_class: type[nn.Module] | None = None) -> Model:
     """Open a model, or return the one that this process has opened if it is still the same.
 
-    Threads that ask at once wait for one of them: the weights are in memory once.
+    Threads that ask at once wait for one of them: the weights are in memory once. The user's
+    class is used if the model was trained with one.
 
     Raises
     ------
-    ModelFileError
+    ModelFileError, SettingError
         As `load`.
     """
     folder = resolve_folder(path).resolve()
-    return _LOADED.get(folder, stamp_of(folder))
+    return _LOADED.get(folder, stamp_of(folder), own_class)
 
 
 class _LoadedModels:
-    """The models that this process has in memory; keeps alive only the one used last."""
+    """The models that this process has in memory; keeps alive only the one used last.
+
+    A class of the user's may be defined anew, as when a notebook's cell is run again: it is part
+    of the key.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._models: weakref.WeakValueDictionary[tuple[Path, str], Model] = (
+        self._models: weakref.WeakValueDictionary[tuple[Path, str, type[nn.Module]], Model] = (
             weakref.WeakValueDictionary()
         )
         self._last: Model | None = None
 
     def add(self, model: Model) -> None:
         """Remember a model for as long as somebody uses it."""
-        self._models[model.folder.resolve(), model.stamp] = model
+        self._models[model.folder.resolve(), model.stamp, model.model_class] = model
 
-    def get(self, folder: Path, stamp: str) -> Model:
+    def get(self, folder: Path, stamp: str, own_class: type[nn.Module] | None) -> Model:
         """Return the model of a folder that had this stamp just now."""
         with self._lock:
-            model = self._models.get((folder, stamp))
-            if model is None:
+            for model_class in (*MODELS.values(), *([own_class] if own_class else [])):
+                model = self._models.get((folder, stamp, model_class))
+                if model is not None:
+                    break
+            else:
                 self._last = None  # never two in memory on our account
-                model = load(folder)
+                model = _open(folder, own_class)
             self._last = model
             return model
 
@@ -330,9 +361,11 @@ class _LoadedModels:
 _LOADED = _LoadedModels()
 
 
-def _score_partition(table: Any, *, path: str, stamp: str, method: str) -> Any:
+def _score_partition(
+    table: Any, *, path: str, own_class: type[nn.Module] | None, stamp: str, method: str
+) -> Any:
     """Score one partition of a Dask DataFrame or Series (a worker's task)."""
-    model = load_once(path)
+    model = load_once(path, own_class)
     if model.stamp != stamp:
         raise ModelFileError(
             "The model was replaced while it was used.", path, "Load it again, and predict anew."
@@ -350,11 +383,17 @@ def _refuse_scalar_data(scalar_data: Any) -> None:
 
 
 def _build_network(model_file: ModelFile) -> torch.nn.Module:
-    """Make the network around the weights that were read; nothing is drawn or allocated twice."""
-    features = model_file.features
-    with torch.device("meta"):
-        network = resolve_model(model_file.model_name)(
-            features.input_size, num_numeric=features.num_numeric, **model_file.model_args
-        )
+    """Make the network around the weights that were read.
+
+    For the package's models nothing is drawn or allocated twice. What a user's constructor makes
+    may be more than its state, so that is made as it is.
+    """
+    plan = model_file.network_plan
+    if is_own(plan.model_class):
+        with torch.random.fork_rng(devices=[]):
+            network = build_network(plan)
+    else:
+        with torch.device("meta"):
+            network = build_network(plan)
     network.load_state_dict(dict(model_file.state), strict=True, assign=True)
     return network.eval()

@@ -164,8 +164,8 @@ class TrainingSettings:
         Optimizer: "auto" or the name of a textbook one.
     crit_name : str, default="CELoss"
         Loss: "CELoss".
-    device_name : str, default="cuda"
-        "cuda" means CUDA if there is one, "cpu" the processor.
+    device_name : str, default="auto"
+        "auto" means CUDA if there is one, "cpu" the processor, "cuda" or "cuda:N" a wish for CUDA.
     random_state : int, default=42
         Seed of the weights, of dropout and of the order of rows, from 0.
     group_size : int, default=16
@@ -180,7 +180,7 @@ class TrainingSettings:
     dropout: float = 0.0
     optim_name: str = "auto"
     crit_name: str = "CELoss"
-    device_name: str = "cuda"
+    device_name: str = "auto"
     random_state: int = 42
     group_size: int = 16
 

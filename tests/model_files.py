@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import torch
+from own_models import OwnDense
 from safetensors.numpy import load_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -15,6 +17,7 @@ from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.terms import Vocabulary
 from lancetnic_dask.features.weighting import FittedFeatures
 from lancetnic_dask.models import ScalpelMC
+from lancetnic_dask.models.networks import build_network
 from lancetnic_dask.run.model_file import ModelFile
 from lancetnic_dask.run.model_json import checksum_of
 from lancetnic_dask.settings import ColumnRoles
@@ -23,7 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["CORPUS", "edit_manifest", "make_model", "predict_by_hand", "read_manifest"]
+__all__ = [
+    "CORPUS",
+    "edit_manifest",
+    "make_model",
+    "make_own_model",
+    "predict_by_hand",
+    "read_manifest",
+]
 
 CORPUS = (
     "the quick brown fox jumps over the lazy dog",
@@ -78,7 +88,7 @@ def make_model(
         network = ScalpelMC(features.input_size, num_numeric=len(data_columns), **args)
         state = {name: 3 * tensor for name, tensor in network.state_dict().items()}
     return ModelFile(
-        model_name="ScalpelMC",
+        model_class=ScalpelMC,
         model_args=args,
         roles=ColumnRoles(
             text_columns=text_columns, data_columns=data_columns, label_column="label"
@@ -89,6 +99,17 @@ def make_model(
         trained={"epoch": 3, "train_loss": 0.25, "val_loss": float("nan")},
         state=state,
     )
+
+
+def make_own_model() -> ModelFile:
+    """Return a model with a class of the user's."""
+    model = make_model()
+    plan = replace(model.network_plan, model_class=OwnDense)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        state = build_network(plan).state_dict()
+    state["network.norm.num_batches_tracked"] += 7
+    return replace(model, model_class=OwnDense, state=state)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

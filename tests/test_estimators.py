@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import dask.dataframe as dd
+import pandas as pd
 import pytest
 import torch
 from corpora import make_corpus
+from own_models import OwnDense, OwnSparse
 
 from lancetnic_dask import Classification, load
 from lancetnic_dask.errors import ModelFileError, SettingError
@@ -114,13 +117,67 @@ def test_folders_are_of_this_machine(tmp_path: Path, option: str) -> None:
     )
 
 
-def test_a_model_of_the_users_is_refused_for_now(tmp_path: Path) -> None:
-    """With the names of those that there are."""
+@pytest.mark.parametrize("optimizer", ["auto", "Adam"])
+@pytest.mark.parametrize("model_class", [OwnDense, OwnSparse])
+def test_a_model_of_the_users_trains_and_predicts(
+    tmp_path: Path, client: Client, model_class: type[torch.nn.Module], optimizer: str
+) -> None:
+    """With lancetnic's constructor: batch by batch, on one seed always the same."""
+    make_corpus(tmp_path / "tickets.csv", num_rows=1500, num_classes=5, signal=0.3)
+    classifier = Classification("text", ["size"], "label")
+    options: dict[str, Any] = {
+        "num_epochs": 3,
+        "hidden_size": 16,
+        "optim_name": optimizer,
+        "learning_rate": 0.01,
+        "partition_bytes": 100_000,
+        "client": client,
+        "cache_dir": tmp_path,
+        "run_dir": tmp_path / "runs",
+        "progress": False,
+    }
+
+    run = classifier.train(model_class, tmp_path / "tickets.csv", **options)
+    again = classifier.train(model_class, tmp_path / "tickets.csv", **options)
+
+    assert run.best_epoch["val_accuracy"] > 0.8
+    timeless = {"train_seconds", "validation_seconds", "rows_per_second"}
+    assert [{k: e[k] for k in e.keys() - timeless} for e in run.history] == [
+        {k: e[k] for k in e.keys() - timeless} for e in again.history
+    ]
+    label = classifier.predict(run.best_model, "a text", 120)
+    model = load(run.best_model, model_name=model_class)
+    assert model.predict(["a text"], [120])[0] == label
+    table = pd.DataFrame({"text": ["a text"] * 3, "size": [120, 1, 2]})
+    frame = dd.from_pandas(table, npartitions=2)
+    with client.as_current():
+        assert model.predict(frame).compute().tolist() == model.predict(table).tolist()
+    with pytest.raises(ModelFileError, match="Pass the class: model_name=Own"):
+        Classification("text", ["size"], "label").predict(run.best_model, "a text", 120)
+
+
+def test_a_model_of_the_package_is_opened_after_one_of_the_users(
+    trained: tuple[Classification, Run],
+) -> None:
+    """What the estimator trained last is used only where it is needed."""
+    _, run = trained
+    classifier = Classification("text", ["size"], "label")
+    classifier._own_class = OwnDense
+
+    assert type(classifier.predict(run.best_model, "a text", 120)) is str
+    with pytest.raises(ModelFileError) as caught:
+        load(run.best_model, model_name=OwnDense)
+    assert str(caught.value) == (
+        f"The model is a ScalpelMC of this package.\n  at {run.best_model}\n"
+        "  Leave model_name= out."
+    )
+
+
+def test_a_faulty_model_of_the_users_ends_before_anything_is_read(tmp_path: Path) -> None:
+    """No file is opened for it, and no cluster started."""
 
     class Own(torch.nn.Module):
         pass
 
-    with pytest.raises(SettingError) as caught:
-        Classification("text", None, "label").train(Own, tmp_path)
-
-    assert str(caught.value) == ("Own is not a model of this package.\n  There are: 'ScalpelMC'.")
+    with pytest.raises(SettingError, match="Own cannot be made with"):
+        Classification("text", None, "label").train(Own, tmp_path / "nothing.csv")

@@ -301,11 +301,11 @@ def test_a_model_is_in_memory_once_however_many_threads_ask(
 
     all_ask = threading.Event()
 
-    def count(folder: Path) -> Any:
+    def count(folder: Path, model_class: Any) -> Any:
         opened.append(folder)
         if len(opened) > 1:
             all_ask.wait(30)
-        return real(folder)
+        return real(folder, model_class)
 
     monkeypatch.setattr("lancetnic_dask.inference.read_stamped", count)
     mine = load(tmp_path)

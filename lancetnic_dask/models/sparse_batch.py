@@ -62,6 +62,17 @@ class SparseRows:
         """Rows, the empty ones too."""
         return len(self.indptr) - 1
 
+    def rows_between(self, start: int, stop: int) -> SparseRows:
+        """Return the rows ``start:stop``, over the same memory; fewer where there are fewer."""
+        indptr = self.indptr[start : stop + 1]
+        first, last = int(indptr[0]), int(indptr[-1])
+        return SparseRows(
+            indptr - first,
+            self.indices[first:last],
+            self.values[first:last],
+            numeric=self.numeric[start:stop],
+        )
+
     def to_dense(self, num_text_features: int) -> torch.Tensor:
         """Write all features out, for a model whose first layer is dense.
 

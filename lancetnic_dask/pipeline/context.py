@@ -15,6 +15,7 @@ from lancetnic_dask.config import setting
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    import torch
     from distributed import Client, Future
 
     from lancetnic_dask.cluster.budget import MemoryBudget
@@ -42,6 +43,8 @@ class RunContext:
         Where shards are kept, and what a run needs for a while.
     console : Console
         For the person at the terminal.
+    device : torch.device
+        Where the model is trained.
     seconds : dict of str to float
         Wall time by stage.
     """
@@ -51,6 +54,7 @@ class RunContext:
     budget: MemoryBudget
     cache: ShardCache
     console: Console
+    device: torch.device
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -26,8 +26,8 @@ from lancetnic_dask.features.cache import ShardCache
 from lancetnic_dask.features.counts import count_partition
 from lancetnic_dask.features.groups import encode_partition, encode_side, iter_groups, read_ahead
 from lancetnic_dask.jit import keeps_machine_code
+from lancetnic_dask.models.networks import build_network, try_class
 from lancetnic_dask.models.optimizers import needs_dense_grad
-from lancetnic_dask.models.registry import MODELS
 from lancetnic_dask.pipeline.context import RunContext
 from lancetnic_dask.pipeline.prepare import count_corpus, find_classes, fit_features, plan_corpus
 from lancetnic_dask.pipeline.summary import count_rows, finish, hyperparameters
@@ -35,18 +35,12 @@ from lancetnic_dask.pipeline.warm import warm_kernels
 from lancetnic_dask.run.console import Console
 from lancetnic_dask.run.folder import Run, RunFolder, history_entry
 from lancetnic_dask.run.model_file import ModelFile
-from lancetnic_dask.training.loop import (
-    Trainer,
-    choose_device,
-    make_criterion,
-    seeded_weights,
-    train,
-)
+from lancetnic_dask.training.devices import choose_device
+from lancetnic_dask.training.loop import Trainer, make_criterion, train
+from lancetnic_dask.training.torch_state import seeded_weights
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
-
-    from torch import nn
 
     from lancetnic_dask.cluster.budget import MemoryBudget
     from lancetnic_dask.features.groups import FetchRows, ShardGroup, Side
@@ -84,8 +78,10 @@ def fit_classifier(request: FitRequest) -> Run:
     """
     console = Console(progress=request.progress)
     make_criterion(request.training.crit_name)
-    choose_device(request.training.device_name)
+    device = choose_device(request.training.device_name)
     needs_dense_grad(request.training.optim_name)
+    with seeded_weights(request.training.random_state):
+        try_class(request.network_plan(0, len(request.roles.data_columns), num_classes=0))
     if request.train_path is None:
         raise SettingError("train_path is None.", None, "Pass the CSV files to train on.")
     sources = [_sources(path, request) for path in (request.train_path, request.val_path)]
@@ -102,7 +98,7 @@ def fit_classifier(request: FitRequest) -> Run:
                     terms_per_token=request.terms_per_token,
                 )
             console.say(f"Dask dashboard: {client.dashboard_link}")
-            context = RunContext(request, client, budget, cache, console)
+            context = RunContext(request, client, budget, cache, console, device)
             run = _fit(context, sources[0], sources[1])
         run.peak_memory_bytes = watch.peak_bytes
     finish(run, context, watch)
@@ -251,7 +247,7 @@ def _train(
                 folder.record(
                     result,
                     ModelFile(
-                        model_name=request.model_name,
+                        model_class=request.model_class,
                         model_args=model_args,
                         roles=request.roles,
                         features=features,
@@ -294,15 +290,11 @@ def _make_trainer(
         num_features=max(sizes, default=0),
         group_bytes=_group_bytes(context, counted),
     )
-    device = choose_device(training.device_name)
+    num_terms = features.input_size - features.num_numeric
+    plan = request.network_plan(num_terms, features.num_numeric, model_args["num_classes"])
     with seeded_weights(training.random_state):
-        model: nn.Module = MODELS[request.model_name](
-            features.input_size,
-            **model_args,
-            num_numeric=features.num_numeric,
-            dense_grad=needs_dense_grad(training.optim_name),
-        )
-    return Trainer(model.to(device), training, device)
+        model = build_network(plan, dense_grad=needs_dense_grad(training.optim_name))
+    return Trainer(model.to(context.device), training, context.device)
 
 
 def _fetcher(context: RunContext, counted: CountedCorpus, features: FittedFeatures) -> FetchRows:

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.features.build import ShardRecipe
+from lancetnic_dask.models.dense_input import DENSE_SCORING_ROWS
+from lancetnic_dask.models.networks import NetworkPlan, count_parameters
 from lancetnic_dask.models.optimizers import optimizer_bytes
+from lancetnic_dask.models.registry import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from torch import nn
 
     from lancetnic_dask.corpus.plan import CsvFormat
     from lancetnic_dask.settings import (
@@ -33,8 +38,8 @@ class FitRequest:
 
     Parameters
     ----------
-    model_name : str
-        Name in the registry of models.
+    model_class : type[nn.Module]
+        One of the package's models, or the user's.
     roles, csv_format, policy
         How the corpus is read.
     features, stop_words, split, training
@@ -57,7 +62,7 @@ class FitRequest:
         Whether to print.
     """
 
-    model_name: str
+    model_class: type[nn.Module]
     roles: ColumnRoles
     csv_format: CsvFormat
     policy: BadRowPolicy
@@ -93,13 +98,36 @@ class FitRequest:
         low, high = self.features.ngram_range
         return 1 + high - low
 
-    def model_bytes(self, num_terms: int, num_other_inputs: int, num_classes: int) -> int:
-        """Return bytes of weights, gradients, optimizer state and a checkpoint copy."""
+    @property
+    def model_name(self) -> str:
+        """The model's name in files and messages."""
+        return self.model_class.__name__
+
+    def network_plan(self, num_terms: int, num_numeric: int, num_classes: int) -> NetworkPlan:
+        """Return what the network is made with."""
         training = self.training
-        hidden = training.hidden_size
-        other = hidden * (num_other_inputs + 1 + (training.num_layers - 1) * (hidden + 1))
-        other += num_classes * (hidden + 1)
+        return NetworkPlan(
+            model_class=self.model_class,
+            input_size=num_terms + num_numeric,
+            num_numeric=num_numeric,
+            hidden_size=training.hidden_size,
+            num_layers=training.num_layers,
+            num_classes=num_classes,
+            dropout=training.dropout,
+        )
+
+    def model_bytes(self, num_terms: int, num_numeric: int, num_classes: int) -> int:
+        """Return bytes of weights, gradients, optimizer state and a checkpoint copy.
+
+        For a model that reads dense rows, those of a batch too.
+        """
+        training = self.training
+        plan = self.network_plan(num_terms, num_numeric, num_classes)
+        sparse, other = count_parameters(plan)
         touched = training.batch_size * _TERMS_PER_ROW
-        weights = 4 * (num_terms * hidden + other)
-        state = optimizer_bytes(training.optim_name, num_terms, hidden, other, touched_rows=touched)
-        return 2 * weights + state
+        rows = sparse // training.hidden_size
+        state = optimizer_bytes(
+            training.optim_name, rows, training.hidden_size, other, touched_rows=touched
+        )
+        dense_rows = max(training.batch_size, DENSE_SCORING_ROWS) if is_own(self.model_class) else 0
+        return 4 * (2 * (sparse + other) + dense_rows * plan.input_size) + state

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import struct
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,16 +42,19 @@ __all__ = [
     "write_weights",
 ]
 
-Shapes = dict[str, tuple[int, ...]]
-
 VOCABULARY_SCHEMA: Final = pa.schema([("term", pa.string()), ("document_frequency", pa.int64())])
 _HEADER_BYTES: Final = 1 << 20
-_FLOAT_BYTES: Final = 4
+# What safetensors calls the types that a network's state may have.
+_TYPE_NAMES: Final[Mapping[torch.dtype, str]] = MappingProxyType({
+    torch.float32: "F32", torch.float64: "F64", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
+    torch.uint8: "U8", torch.bool: "BOOL",
+})  # fmt: skip
 _PIECE_BYTES: Final = 1 << 22
 
 
 def write_weights(state: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Write weights as safetensors; on the CPU nothing is copied.
+    """Write weights as safetensors; on the CPU nothing is copied but what is there twice.
 
     Raises
     ------
@@ -58,7 +62,7 @@ def write_weights(state: Mapping[str, torch.Tensor], path: Path) -> None:
         If the disk is full or the folder can't be written.
     """
     try:
-        save_file({name: one.detach().cpu().contiguous() for name, one in state.items()}, path)
+        save_file(_apart(state), path)
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
@@ -68,34 +72,48 @@ def write_weights(state: Mapping[str, torch.Tensor], path: Path) -> None:
     path.chmod(path.parent.stat().st_mode & 0o666)
 
 
-def read_weights(folder: Path, kept: KeptFile, shapes: Shapes) -> dict[str, torch.Tensor]:
+def _apart(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copy tensors that share memory with another one (tied weights): safetensors takes none."""
+    apart: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in state.items():
+        plain = tensor.detach().cpu().contiguous()
+        memory = plain.untyped_storage().data_ptr()
+        apart[name] = plain.clone() if memory in seen else plain
+        seen.add(memory)
+    return apart
+
+
+def read_weights(
+    folder: Path, kept: KeptFile, template: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """Read weights.
 
     Parameters
     ----------
     folder, kept
         Where.
-    shapes : dict of str to tuple of int
-        The tensors that the model has.
+    template : mapping of str to torch.Tensor
+        The tensors that the model has; their values don't matter.
 
     Returns
     -------
     dict of str to torch.Tensor
-        float32 and finite, of these shapes.
+        Finite, of these shapes and dtypes.
 
     Raises
     ------
     ModelFileError, UnfitError, ValueError
         If the file holds anything else.
     """
-    num_bytes = _FLOAT_BYTES * sum(map(math.prod, shapes.values()))
+    num_bytes = sum(one.numel() * one.element_size() for one in template.values())
     misfit = f"the weights take {num_bytes} bytes, their file has {kept.size}"
     with located(kept, folder) as path:
         if not num_bytes < kept.size <= num_bytes + _HEADER_BYTES:
             raise UnfitError(f"{misfit}.")
         check_digest(path, kept)
         try:
-            state = _load(path, shapes)
+            state = _load(path, template)
         except SafetensorError as error:
             raise UnfitError(f"{misfit}, in another form: {quoted(str(error))}.") from error
     infinite = find_infinite(state)
@@ -104,7 +122,7 @@ def read_weights(folder: Path, kept: KeptFile, shapes: Shapes) -> dict[str, torc
     return state
 
 
-def check_weights(state: Mapping[str, torch.Tensor], shapes: Shapes) -> None:
+def check_weights(state: Mapping[str, torch.Tensor], template: Mapping[str, torch.Tensor]) -> None:
     """Compare weights with what the model needs.
 
     Raises
@@ -112,19 +130,23 @@ def check_weights(state: Mapping[str, torch.Tensor], shapes: Shapes) -> None:
     UnfitError
         If a tensor is missing, one too many, or of another shape or dtype.
     """
-    _check_names(set(state), shapes)
+    _check_names(set(state), template)
     for name, tensor in state.items():
-        if tensor.dtype != torch.float32 or tuple(tensor.shape) != shapes[name]:
+        wanted = template[name]
+        if tensor.dtype != wanted.dtype or tensor.shape != wanted.shape:
             raise UnfitError(
                 f"the tensor {name!r} is {tensor.dtype} {tuple(tensor.shape)} and should be "
-                f"torch.float32 {shapes[name]}."
+                f"{wanted.dtype} {tuple(wanted.shape)}."
             )
+        if tensor.dtype not in _TYPE_NAMES:
+            raise UnfitError(f"the tensor {name!r} is {tensor.dtype}, which no file here can hold.")
 
 
 def find_infinite(state: Mapping[str, torch.Tensor]) -> str | None:
     """Return the first tensor that holds NaN or infinity; unlike ``torch.isfinite``, in no room."""
     for name, tensor in state.items():
-        ends = torch.aminmax(tensor) if tensor.numel() else ()  # NaN if there is any
+        is_float = tensor.is_floating_point() and tensor.numel()
+        ends = torch.aminmax(tensor) if is_float else ()  # NaN if there is any
         if not all(map(math.isfinite, ends)):
             return name
     return None
@@ -193,22 +215,27 @@ def read_vocabulary(folder: Path, kept: KeptFile, sizes: VocabularySize) -> Voca
     )
 
 
-def _load(path: Path, shapes: Shapes) -> dict[str, torch.Tensor]:
+def _load(path: Path, template: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Compare names, types and shapes, then copy tensors in pieces that are mapped one by one.
 
     What has been read of a mapping counts as our memory until it is closed; and a tensor that
     stayed mapped would end the process if the file were cut short later.
     """
     with safe_open(path, "pt") as file:
-        _check_names(set(file.keys()), shapes)
-        for name, shape in shapes.items():
+        _check_names(set(file.keys()), template)
+        for name, wanted in template.items():
             found = file.get_slice(name)
-            if found.get_dtype() != "F32" or found.get_shape() != list(shape):
+            kind = _TYPE_NAMES[wanted.dtype]
+            if found.get_dtype() != kind or found.get_shape() != list(wanted.shape):
                 raise UnfitError(
-                    f"the tensor {name!r} is not of the shape {list(shape)} and type F32."
+                    f"the tensor {name!r} is not of the shape {list(wanted.shape)} and type {kind}."
                 )
-    state = {name: torch.empty(shape, dtype=torch.float32) for name, shape in shapes.items()}
+    state = {name: torch.empty(one.shape, dtype=one.dtype) for name, one in template.items()}
     for name, tensor in state.items():
+        if tensor.dim() == 0:
+            with safe_open(path, "pt") as file:
+                tensor.copy_(file.get_tensor(name))
+            continue
         rows = max(1, _PIECE_BYTES // max(1, tensor[:1].nbytes))
         for start in range(0, len(tensor), rows):
             with safe_open(path, "pt") as file:
@@ -216,10 +243,10 @@ def _load(path: Path, shapes: Shapes) -> dict[str, torch.Tensor]:
     return state
 
 
-def _check_names(names: set[str], shapes: Shapes) -> None:
-    if names != set(shapes):
-        wrong = min(names ^ set(shapes))
-        kind = "is missing" if wrong in shapes else "is none of this model's"
+def _check_names(names: set[str], template: Mapping[str, torch.Tensor]) -> None:
+    if names != set(template):
+        wrong = min(names ^ set(template))
+        kind = "is missing" if wrong in template else "is none of this model's"
         raise UnfitError(f"the tensor {wrong!r} {kind}.")
 
 

@@ -18,9 +18,17 @@ import numpy as np
 import pyarrow as pa
 from safetensors import SafetensorError
 
-from lancetnic_dask.errors import LancetnicError, ModelFileError, TrainingError, quoted
+from lancetnic_dask.errors import (
+    LancetnicError,
+    ModelFileError,
+    SettingError,
+    TrainingError,
+    quoted,
+)
 from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.weighting import FittedFeatures
+from lancetnic_dask.models.networks import NetworkPlan, state_template
+from lancetnic_dask.models.registry import is_own, resolve_model
 from lancetnic_dask.run import kept_files, model_arrays, model_json
 from lancetnic_dask.run.kept_files import MANIFEST_NAME, KeptFile
 from lancetnic_dask.run.model_json import Manifest, file_suffixes, parse_manifest, reason_of
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
+    from torch import nn
 
     from lancetnic_dask.settings import ColumnRoles
 
@@ -57,8 +66,8 @@ class ModelFile:
 
     Parameters
     ----------
-    model_name : str
-        Name in the registry of models.
+    model_class : type[nn.Module]
+        One of the package's models, or the user's.
     model_args : dict
         What the model was made with: hidden_size, num_layers, num_classes, dropout.
     roles : ColumnRoles
@@ -75,7 +84,7 @@ class ModelFile:
         Weights.
     """
 
-    model_name: str
+    model_class: type[nn.Module]
     model_args: dict[str, Any]
     roles: ColumnRoles
     features: FittedFeatures
@@ -83,6 +92,16 @@ class ModelFile:
     stop_words: tuple[str, ...]
     trained: dict[str, Any]
     state: Mapping[str, torch.Tensor]
+
+    @property
+    def network_plan(self) -> NetworkPlan:
+        """What the network is made with."""
+        return NetworkPlan(
+            model_class=self.model_class,
+            input_size=self.features.input_size,
+            num_numeric=self.features.num_numeric,
+            **self.model_args,
+        )
 
 
 def write_model(model: ModelFile, folder: Path) -> None:
@@ -177,13 +196,17 @@ def resolve_folder(path: str | os.PathLike[str]) -> Path:
     raise ModelFileError(f"There is no model here: no {MANIFEST_NAME}.", os.fspath(path), advice)
 
 
-def read_model(path: str | os.PathLike[str]) -> ModelFile:
+def read_model(
+    path: str | os.PathLike[str], model_class: type[nn.Module] | None = None
+) -> ModelFile:
     """Read what `write_model` wrote, without running anything that stands in it.
 
     Parameters
     ----------
     path : str or os.PathLike
         The model's folder.
+    model_class : type[nn.Module] or None, default=None
+        The user's class, for a model that was trained with one: code is not in the folder.
 
     Returns
     -------
@@ -200,21 +223,23 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
     Memory holds the weights once. A folder makes it take about as much as the folder takes on
     the disk, and no more, whatever stands in it.
     """
-    return read_stamped(path)[0]
+    return read_stamped(path, model_class)[0]
 
 
-def read_stamped(path: str | os.PathLike[str]) -> tuple[ModelFile, str]:
+def read_stamped(
+    path: str | os.PathLike[str], model_class: type[nn.Module] | None = None
+) -> tuple[ModelFile, str]:
     """Read a model, and the stamp that it has; see `read_model` and `stamp_of`."""
     folder = resolve_folder(path)
     manifest = _read_manifest(folder)
     try:
-        return _read(folder, manifest), _digest(manifest)
+        return _read(folder, manifest, model_class), _digest(manifest)
     except ModelFileError:
         again = _read_manifest(folder)
         if again == manifest:
             raise
     # The model was replaced while it was read, and the files of the older one are gone.
-    return _read(folder, again), _digest(again)
+    return _read(folder, again, model_class), _digest(again)
 
 
 def stamp_of(folder: Path) -> str:
@@ -253,24 +278,28 @@ def _read_manifest(folder: Path) -> bytes:
     return manifest
 
 
-def _read(folder: Path, manifest: bytes) -> ModelFile:
+def _read(folder: Path, manifest: bytes, given: type[nn.Module] | None) -> ModelFile:
     found = parse_manifest(manifest, str(folder / MANIFEST_NAME))
+    model_class = _class_of(found.model, given, folder)
     try:
         vocabularies = tuple(
             model_arrays.read_vocabulary(folder, found.files[f"vocabulary_{index}"], sizes)
             for index, sizes in enumerate(found.vocabularies)
         )
-        shapes = model_json.weight_shapes(found)
-        state = model_arrays.read_weights(folder, found.files["weights"], shapes)
+        template = state_template(model_json.network_plan(found, model_class))
+        state = model_arrays.read_weights(folder, found.files["weights"], template)
     except ModelFileError:
         raise
     except _BROKEN as error:
+        advice = model_json.DAMAGED
+        if found.model.own_class is not None:
+            advice = f"Pass {model_class.__name__} as it was when the model was trained."
         raise ModelFileError(
-            f"The model cannot be read: {reason_of(error)}", str(folder), model_json.DAMAGED
+            f"The model cannot be read: {reason_of(error)}", str(folder), advice
         ) from error
     moments = msgspec.structs.astuple(found.moments)
     return ModelFile(
-        model_name=found.model.name,
+        model_class=model_class,
         model_args=msgspec.structs.asdict(found.model.args),
         roles=found.roles,
         features=FittedFeatures(
@@ -286,10 +315,36 @@ def _read(folder: Path, manifest: bytes) -> ModelFile:
     )
 
 
+def _class_of(
+    network: model_json.Network, given: type[nn.Module] | None, folder: Path
+) -> type[nn.Module]:
+    """Return the class to build: of the package by its name, of a user only if it is passed."""
+    if network.own_class is None:
+        try:
+            return resolve_model(network.name)
+        except SettingError as error:
+            raise ModelFileError(error.what, str(folder), model_json.UPDATE) from error
+    if given is None or not is_own(given):
+        raise ModelFileError(
+            f"The model was trained with the class {quoted(network.own_class)}, and a model's "
+            "folder holds no code.",
+            str(folder),
+            f"Pass the class: model_name={network.name}.",
+        )
+    return given
+
+
+def _network(model: ModelFile) -> model_json.Network:
+    known = model.model_class
+    own_class = f"{known.__module__}.{known.__qualname__}" if is_own(known) else None
+    args = model_json.NetworkArgs(**model.model_args)
+    return model_json.Network(known.__name__, args, own_class)
+
+
 def _manifest_bytes(model: ModelFile, files: dict[str, KeptFile]) -> bytes:
     features, moments, roles = model.features, model.features.moments, model.roles
     manifest = Manifest(
-        model=model_json.Network(model.model_name, model_json.NetworkArgs(**model.model_args)),
+        model=_network(model),
         columns=model_json.Columns(roles.text_columns, roles.data_columns, roles.label_column),
         features=model_json.Features(model.ngram_range, model.stop_words, features.sublinear_tf),
         vocabularies=tuple(
@@ -328,8 +383,8 @@ def _check_writable(model: ModelFile, folder: Path) -> None:
     }
     try:
         manifest = _manifest_bytes(model, files)
-        shapes = model_json.weight_shapes(parse_manifest(manifest, ""))
-        model_arrays.check_weights(model.state, shapes)
+        plan = model_json.network_plan(parse_manifest(manifest, ""), model.model_class)
+        model_arrays.check_weights(model.state, state_template(plan))
     except _BROKEN as error:
         raise ModelFileError(
             f"The model could not be read again: {reason_of(error)}",

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-import torch
 from msgspec import Meta, Struct
 
 from lancetnic_dask.errors import LancetnicError, ModelFileError, quoted
 from lancetnic_dask.features.tokenize import TOKENIZER_VERSION
 from lancetnic_dask.features.unicode_tables import UNICODE_VERSION
-from lancetnic_dask.models.registry import resolve_model
+from lancetnic_dask.models.networks import NetworkPlan
 from lancetnic_dask.run.kept_files import KeptFile, kept_name, new_digest
 from lancetnic_dask.settings import ColumnRoles
 
+if TYPE_CHECKING:
+    from torch import nn
+
 __all__ = [
     "DAMAGED",
+    "UPDATE",
     "Columns",
     "Features",
     "Manifest",
@@ -34,9 +37,9 @@ __all__ = [
     "VocabularySize",
     "checksum_of",
     "file_suffixes",
+    "network_plan",
     "parse_manifest",
     "reason_of",
-    "weight_shapes",
     "write_manifest",
 ]
 
@@ -44,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 DAMAGED: Final = "It is damaged, or was not written by this program. Use another copy of it."
 _SHOWN_CHARS: Final = 200  # it may name a field, and that may be long
-_UPDATE: Final = "Install a newer lancetnic_dask, or train the model anew."
+UPDATE: Final = "Install a newer lancetnic_dask, or train the model anew."
 
 # Far above what anyone trains, and low enough that nothing here takes long.
 _MAX_CLASSES: Final = 1 << 20
@@ -98,10 +101,15 @@ class NetworkArgs(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Network(Struct, frozen=True):
-    """A name in the registry of models, and its arguments."""
+    """A name in the registry of models, and its arguments.
+
+    ``own_class`` is set where it was a class of the user's: what that is called, for people. Code
+    is never kept nor looked for: whoever opens the model passes the class.
+    """
 
     name: str
     args: NetworkArgs
+    own_class: str | None = None
 
 
 class Columns(Struct, frozen=True):
@@ -243,21 +251,14 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
-def weight_shapes(manifest: Manifest) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights that the described model has; takes no memory for them.
-
-    Raises
-    ------
-    LancetnicError, TypeError, RuntimeError
-        If there is no such network.
-    """
-    with torch.device("meta"):
-        network = resolve_model(manifest.model.name)(
-            manifest.input_size,
-            num_numeric=len(manifest.columns.data),
-            **msgspec.structs.asdict(manifest.model.args),
-        )
-    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+def network_plan(manifest: Manifest, model_class: type[nn.Module]) -> NetworkPlan:
+    """Return what the described network is made with."""
+    return NetworkPlan(
+        model_class=model_class,
+        input_size=manifest.input_size,
+        num_numeric=len(manifest.columns.data),
+        **msgspec.structs.asdict(manifest.model.args),
+    )
 
 
 def reason_of(error: Exception) -> str:
@@ -300,10 +301,10 @@ def _check_kind(found: Kind, where: str) -> None:
     features, known = found.features, KIND.features
     if found.task != KIND.task:
         what = f"The model's task is {quoted(found.task)}; this lancetnic_dask knows {KIND.task!r}."
-        raise ModelFileError(what, where, _UPDATE)
+        raise ModelFileError(what, where, UPDATE)
     if features.kind != known.kind:
         what = f"The model reads features of the kind {quoted(features.kind)}; "
-        raise ModelFileError(f"{what}this lancetnic_dask makes {known.kind!r}.", where, _UPDATE)
+        raise ModelFileError(f"{what}this lancetnic_dask makes {known.kind!r}.", where, UPDATE)
     _check_version(
         "The model was trained on the words of tokenizer version {}, which is {} than that of "
         "this lancetnic_dask: {}.",
@@ -311,7 +312,7 @@ def _check_kind(found: Kind, where: str) -> None:
         where,
     )
     if not features.lowercase:
-        raise ModelFileError("The model reads texts that are not lower-cased.", where, _UPDATE)
+        raise ModelFileError("The model reads texts that are not lower-cased.", where, UPDATE)
     if features.unicode_version != known.unicode_version:
         logger.warning(
             "The model was trained with Unicode %s, this Python has %s: words with letters that "
@@ -325,7 +326,7 @@ def _check_kind(found: Kind, where: str) -> None:
 def _check_version(what: str, versions: tuple[int, int], where: str) -> None:
     found, known = versions
     if found > known:
-        raise ModelFileError(what.format(found, "newer", known), where, _UPDATE)
+        raise ModelFileError(what.format(found, "newer", known), where, UPDATE)
     if found < known:
         raise ModelFileError(what.format(found, "older", known), where, "Train the model anew.")
 

@@ -9,13 +9,11 @@ nothing else is carried from step to step but weights, optimizer state and the s
 from __future__ import annotations
 
 import math
-import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -24,10 +22,15 @@ from lancetnic_dask.models.optimizers import make_optimizer
 from lancetnic_dask.training.batches import iter_batches
 from lancetnic_dask.training.metrics import ClassCounts
 from lancetnic_dask.training.scoring import one_torch_thread, score_rows
+from lancetnic_dask.training.torch_state import (
+    kept_random_state,
+    plain_torch,
+    running_norms,
+    seed_step,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
-    from contextlib import AbstractContextManager
 
     from lancetnic_dask.features.groups import ShardGroup
     from lancetnic_dask.features.weighting import EncodedRows
@@ -39,22 +42,13 @@ __all__ = [
     "Progress",
     "Trainer",
     "Validation",
-    "choose_device",
     "make_criterion",
-    "seeded_weights",
     "train",
     "validate",
 ]
 
 CRITERIA: dict[str, type[nn.Module]] = {"celoss": nn.CrossEntropyLoss}
 CRITERION_NAMES = ("CELoss",)
-
-# Streams of randomness beside those of the features (groups.py uses 1 and 2).
-_WEIGHT_STREAM = 3
-_DROPOUT_STREAM = 4
-
-# Held while torch's global generators and defaults are ours.
-_GENERATORS = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -119,23 +113,6 @@ def make_criterion(crit_name: str) -> nn.Module:
     return kind()
 
 
-def choose_device(device_name: str) -> torch.device:
-    """Return the device that a name means: "cuda" or "auto" is CUDA if there is one.
-
-    Raises
-    ------
-    SettingError
-        If there is no device of that name.
-    """
-    if device_name in ("cuda", "auto"):
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device_name == "cpu":
-        return torch.device("cpu")
-    raise SettingError(
-        f"device_name is {quoted(device_name)}.", None, "Pass 'cuda', 'cpu' or 'auto'."
-    )
-
-
 @dataclass(frozen=True)
 class Progress:
     """How far training has come, and the sums of the epoch in hand.
@@ -179,7 +156,7 @@ class Trainer:
 
     def __init__(self, model: nn.Module, settings: TrainingSettings, device: torch.device) -> None:
         self.model = model
-        with _GENERATORS, _plain_torch():
+        with plain_torch():
             self.optimizer = make_optimizer(model, settings.optim_name, settings.learning_rate)
         self.criterion = make_criterion(settings.crit_name)
         self.progress = Progress()
@@ -204,7 +181,7 @@ class Trainer:
         first_step = self.progress.step if group.index == self.progress.group else 0
         self.model.train()
         batches = iter_batches(group.rows, group.order, self._settings.batch_size)
-        with one_torch_thread(), _kept_random_state(self._device), _plain_torch():
+        with one_torch_thread(), kept_random_state(self._device), plain_torch():
             for step, batch in enumerate(batches):
                 if step >= first_step:
                     self._train_step(group.index, step, batch)
@@ -218,13 +195,17 @@ class Trainer:
 
     def _train_step(self, group: int, step: int, batch: Batch) -> None:
         settings, progress = self._settings, self.progress
-        _seed_torch(
-            _torch_seed(settings.random_state, _DROPOUT_STREAM, progress.epoch, group, step),
-            self._device,
+        seed_step(
+            settings.random_state,
+            epoch=progress.epoch,
+            group=group,
+            step=step,
+            device=self._device,
         )
         target = batch.target.to(self._device)
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model(batch.rows)
+        with running_norms(self.model) if batch.num_rows == 1 else nullcontext():
+            logits = self.model(batch.rows)
         loss = self.criterion(logits, target)
         value = float(loss.detach())
         if not math.isfinite(value):
@@ -353,59 +334,3 @@ def validate(
             "Pass a lower learning_rate, and look for extreme numbers in the validation rows.",
         )
     return Validation(loss_sum / counts.num_rows, counts)
-
-
-def seeded_weights(random_state: int) -> AbstractContextManager[None]:
-    """Seed the weights that a model is made with, and put torch's random state back after."""
-    return _seeded(_torch_seed(random_state, _WEIGHT_STREAM, 0, 0, 0))
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    cpu = torch.device("cpu")
-    with _kept_random_state(cpu), _plain_torch(), cpu:
-        _seed_torch(seed, cpu)
-        yield
-
-
-@contextmanager
-def _plain_torch() -> Iterator[None]:
-    """Compute as if the caller had left torch's defaults alone, and give them back."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        with torch.inference_mode(mode=False), torch.enable_grad():
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-
-
-@contextmanager
-def _kept_random_state(device: torch.device) -> Iterator[None]:
-    """Put the state of torch's global generators back: layers and dropout take no other.
-
-    `torch.random.fork_rng` would read those of all GPUs, and start a context on each. All threads
-    share the generators, so that two trainings take turns.
-    """
-    with _GENERATORS:
-        cpu_state = torch.get_rng_state()
-        cuda_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        try:
-            yield
-        finally:
-            torch.set_rng_state(cpu_state)
-            if cuda_state is not None:
-                torch.cuda.set_rng_state(cuda_state, device)
-
-
-def _seed_torch(seed: int, device: torch.device) -> None:
-    """Seed the CPU's generator and that of the device: 1 µs, against 160 for `manual_seed`."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
-
-
-def _torch_seed(random_state: int, stream: int, epoch: int, group: int, step: int) -> int:
-    """Return a seed of 63 bits for a place in training."""
-    sequence = np.random.SeedSequence((random_state, stream, epoch, group, step))
-    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -179,7 +179,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[LancetnicError], str]] 
         GOOD,
         {"device_name": "gpu"},
         SettingError,
-        "device_name is 'gpu'.\n  Pass 'cuda', 'cpu' or 'auto'.",
+        "device_name is 'gpu'.\n  Pass 'auto', 'cpu', 'cuda', or one of several as in 'cuda:1'.",
     ),
     (
         "a column with two roles",

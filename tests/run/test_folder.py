@@ -35,7 +35,7 @@ def make_model(seed: int) -> ModelFile:
     vocabulary = Vocabulary(pa.array(["good", "poor"]), np.array([3, 2]), 5, 2)
     nothing = np.empty(0)
     return ModelFile(
-        model_name="ScalpelMC",
+        model_class=ScalpelMC,
         model_args={"hidden_size": 3, "num_layers": 1, "num_classes": 2, "dropout": 0.0},
         roles=ColumnRoles(text_columns=("text",), data_columns=(), label_column="label"),
         features=FittedFeatures(

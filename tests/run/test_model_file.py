@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from model_files import edit_manifest, make_model, read_manifest
+from model_files import edit_manifest, make_model, make_own_model, read_manifest
+from own_models import OwnDense, OwnSparse
 from safetensors.torch import load_file
 
 from lancetnic_dask.errors import ModelFileError, TrainingError
 from lancetnic_dask.features.shard import owner_tag
+from lancetnic_dask.models import ScalpelMC
 from lancetnic_dask.run import model_arrays, model_file
 from lancetnic_dask.run.model_file import (
     ModelFile,
@@ -48,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 def assert_same_model(found: ModelFile, expected: ModelFile) -> None:
     """Compare bit for bit."""
-    for name in ("model_name", "model_args", "roles", "ngram_range", "stop_words"):
+    for name in ("model_class", "model_args", "roles", "ngram_range", "stop_words"):
         assert getattr(found, name) == getattr(expected, name)
     assert found.features.classes == expected.features.classes
     assert found.features.sublinear_tf is expected.features.sublinear_tf
@@ -344,21 +346,21 @@ def test_a_reader_goes_over_to_the_new_model_while_it_is_replaced(
     """model.json was read, then its files went: the new model is read, once."""
     real, reads = model_file._read, [0]
 
-    def replaced_meanwhile(where: Path, manifest: bytes) -> ModelFile:
+    def replaced_meanwhile(where: Path, manifest: bytes, given: Any) -> ModelFile:
         reads[0] += 1
         write_model(make_model(seed=reads[0]), folder)
-        return real(where, manifest)
+        return real(where, manifest, given)
 
     monkeypatch.setattr(model_file, "_read", replaced_meanwhile)
     with pytest.raises(ModelFileError, match="is missing"):
         read_model(folder)
     assert reads == [2]
 
-    def replaced_once(where: Path, manifest: bytes) -> ModelFile:
+    def replaced_once(where: Path, manifest: bytes, given: Any) -> ModelFile:
         reads[0] += 1
         if reads[0] == 3:
             write_model(make_model(seed=9), folder)
-        return real(where, manifest)
+        return real(where, manifest, given)
 
     monkeypatch.setattr(model_file, "_read", replaced_once)
     assert_same_model(read_model(folder), make_model(seed=9))
@@ -549,7 +551,7 @@ DAMAGED = "It is damaged, or was not written by this program. Use another copy o
         ("features.lowercase", False,
          "The model reads texts that are not lower-cased.\n  at {}\n  " + NEWER),
         ("model.name", "GPT",
-         "The model cannot be read: There is no model 'GPT'.\n  at {folder}\n  " + DAMAGED),
+         "There is no model 'GPT'.\n  at {folder}\n  " + NEWER),
         ("features.ngram_range", [1, 17],
          "The model cannot be used: Expected `int` <= 16 - at `$.features.ngram_range[1]`.\n"
          "  at {}\n  " + DAMAGED),
@@ -619,9 +621,10 @@ def test_a_model_that_could_not_be_read_is_not_written(folder: Path) -> None:
         (replace(model, state=doubled), ModelFileError,
          ("The model could not be read again: the tensor 'model.0.weight' is torch.float64 (23, 8) "
          f"and should be torch.float32 (23, 8).\n  at {folder}\n  Change its settings.")),
-        (replace(model, model_name="Mine"), ModelFileError,
-         ("The model could not be read again: There is no model 'Mine'.\n"
-         f"  at {folder}\n  Change its settings.")),
+        (replace(model, model_class=torch.nn.ReLU), ModelFileError,
+         ("The model could not be read again: ReLU cannot be made with (input_size, hidden_size, "
+         "num_layers, num_classes, dropout): TypeError: ReLU.__init__() takes from 1 to 2 "
+         f"positional arguments but 6 were given.\n  at {folder}\n  Change its settings.")),
     ]  # fmt: skip
     before = names_in(folder)
     for unfit, kind, text in cases:
@@ -662,4 +665,37 @@ def test_a_folder_that_may_not_be_read_is_named(folder: Path) -> None:
     assert refused(folder) == (
         f"The model cannot be read: Permission denied.\n  at {folder / 'model.json'}\n"
         "  Check its permissions."
+    )
+
+
+def test_a_model_of_the_users_is_read_only_with_its_class(tmp_path: Path) -> None:
+    """Whole numbers, tied weights and numbers without a shape come back as they were."""
+    model = make_own_model()
+    write_model(model, tmp_path)
+
+    found = read_model(tmp_path, OwnDense)
+
+    assert {name: (one.dtype, one.shape) for name, one in found.state.items()} == {
+        name: (one.dtype, one.shape) for name, one in model.state.items()
+    }
+    assert all(torch.equal(one, model.state[name]) for name, one in found.state.items())
+    for given in (None, ScalpelMC):
+        with pytest.raises(ModelFileError) as caught:
+            read_model(tmp_path, given)
+        assert str(caught.value) == (
+            "The model was trained with the class 'own_models.OwnDense', and a model's folder "
+            f"holds no code.\n  at {tmp_path}\n  Pass the class: model_name=OwnDense."
+        )
+
+
+def test_weights_do_not_fit_another_class(tmp_path: Path) -> None:
+    """A class of the same name may have changed since."""
+    write_model(make_own_model(), tmp_path)
+
+    with pytest.raises(ModelFileError) as caught:
+        read_model(tmp_path, OwnSparse)
+
+    assert str(caught.value) == (
+        f"The model cannot be read: the tensor 'first.bias' is missing.\n  at {tmp_path}\n"
+        "  Pass OwnSparse as it was when the model was trained."
     )

@@ -14,15 +14,10 @@ from lancetnic_dask.errors import SettingError, TrainingError
 from lancetnic_dask.features.groups import ShardGroup, row_order
 from lancetnic_dask.features.weighting import EncodedRows
 from lancetnic_dask.models import ScalpelMC
+from lancetnic_dask.models.dense_input import DenseInput
 from lancetnic_dask.settings import TrainingSettings
-from lancetnic_dask.training.loop import (
-    Trainer,
-    choose_device,
-    make_criterion,
-    seeded_weights,
-    train,
-    validate,
-)
+from lancetnic_dask.training.loop import Trainer, make_criterion, train, validate
+from lancetnic_dask.training.torch_state import running_norms, seeded_weights
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -207,14 +202,43 @@ def test_without_validation_rows_there_is_no_validation() -> None:
     assert validate(trainer.model, iter([]), criterion=trainer.criterion, num_classes=3) is None
 
 
-def test_names_of_losses_and_devices_are_checked() -> None:
+def test_names_of_losses_are_checked() -> None:
     """An unknown one lists the known."""
     assert isinstance(make_criterion("CELoss"), torch.nn.CrossEntropyLoss)
     with pytest.raises(SettingError, match="Classification knows 'CELoss'"):
         make_criterion("hinge")
-    assert choose_device("cpu") == CPU
-    with pytest.raises(SettingError, match="device_name is 'tpu'"):
-        choose_device("tpu")
+
+
+def test_a_batch_of_one_row_is_trained_under_batch_norm() -> None:
+    """By the running mean and variance, which stay as they are: one row has no variance."""
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    network.train()
+    before = {name: one.clone() for name, one in network.state_dict().items()}
+
+    with running_norms(network):
+        network(torch.ones(1, 3)).sum().backward()
+
+    assert all(torch.equal(one, before[name]) for name, one in network.state_dict().items())
+    assert all(layer.training for layer in network)
+
+
+def test_an_epoch_may_hold_a_group_of_one_row() -> None:
+    """A last shard may have but one row that trains."""
+    settings = TrainingSettings(num_epochs=1, batch_size=16)
+    trainer = Trainer(
+        DenseInput(
+            torch.nn.Sequential(
+                torch.nn.Linear(NUM_TERMS + 1, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+            ),
+            num_text_features=NUM_TERMS,
+        ),
+        settings,
+        CPU,
+    )
+
+    trainer.train_group(ShardGroup(0, make_rows(1, seed=0), np.arange(1)))
+
+    assert trainer.progress.num_rows == 1
 
 
 def test_two_trainings_at_once_do_not_disturb_each_other() -> None:
