@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
@@ -261,7 +262,12 @@ def _start_whole(**options: Any) -> LocalCluster:
     Interrupted in its constructor, Dask forgets the processes that it has begun to start, and
     ``close`` finds none. So it runs in a thread, where no KeyboardInterrupt is raised.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="lancetnic-start") as executor:
+    with (
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(1, thread_name_prefix="lancetnic-start") as executor,
+    ):
+        # Two runs that start at once can both have found the dashboard's port free.
+        warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
         starting = executor.submit(lambda: LocalCluster(**options))
         try:
             return starting.result()

@@ -18,6 +18,9 @@ _GIB = 1 << 30
 # More would train no faster: the order of rows and the size of groups do not depend on it.
 DEFAULT_TOTAL_BYTES = 16 * _GIB
 
+# Less is a number without its unit: no process lives in it.
+_LEAST_MEANT_BYTES = 4096
+
 # A desktop with a browser takes 2-4 GiB and does not grow with the machine. Of a small machine
 # we leave a quarter.
 DESKTOP_MIN_BYTES, DESKTOP_MAX_BYTES = 1 * _GIB, 4 * _GIB
@@ -61,6 +64,12 @@ def _parse_size(total: int | str) -> int:
         ) from error
     if size <= 0:
         raise SettingError(f"memory={quoted(total)} must be above zero.")
+    if size < _LEAST_MEANT_BYTES:
+        raise SettingError(
+            f"memory={quoted(total)} is {size} bytes.",
+            None,
+            f"Pass a size with its unit, such as '{size}GiB'.",
+        )
     return size
 
 

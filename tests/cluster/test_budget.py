@@ -236,6 +236,18 @@ def test_a_total_that_is_no_size_is_refused(total: Any) -> None:
         decide(total)
 
 
+@pytest.mark.parametrize("total", [8, "16", 4095])
+def test_a_size_without_its_unit_is_told_so(total: Any) -> None:
+    """Whoever passes 8 means 8 GiB."""
+    with pytest.raises(SettingError) as caught:
+        decide(total)
+
+    assert str(caught.value) == (
+        f"memory={total!r} is {int(total)} bytes.\n"
+        f"  Pass a size with its unit, such as '{int(total)}GiB'."
+    )
+
+
 @pytest.mark.parametrize("name", ["num_cpus", "partition_bytes", "group_size", "num_workers"])
 def test_numbers_below_one_are_refused(name: str) -> None:
     """Each is named with its value."""
