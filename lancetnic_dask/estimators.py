@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.plan import CsvFormat
 from lancetnic_dask.errors import SettingError, quoted
 from lancetnic_dask.features.stop_words import resolve_stop_words
+from lancetnic_dask.html_repr import html_box, listed
 from lancetnic_dask.inference import load_once
 from lancetnic_dask.models.registry import is_own, resolve_model
 from lancetnic_dask.pipeline.fit import fit_classifier
@@ -351,6 +354,39 @@ class Classification:
         }
         shown = ", ".join(f"{k}={v!r}" for k, v in columns.items() if v is not None)
         return f"Classification({shown})"
+
+    def _repr_html_(self) -> str:
+        """Show columns, options that are not the defaults, and the last run in a notebook."""
+        box = html_box(
+            "Classification",
+            {
+                "text_column": listed(self._roles.text_columns, show=quoted),
+                "data_column": listed(self._roles.data_columns, show=quoted),
+                "label_column": quoted(self._roles.label_column),
+                **self._changed_options(),
+                "run_": "not trained yet" if self.run_ is None else self.run_.folder,
+            },
+        )
+        return box if self.run_ is None else f"{box}{self.run_._repr_html_()}"
+
+    def _changed_options(self) -> dict[str, str]:
+        """Return the options that are not the defaults; what storage_options holds is secret."""
+        options = {
+            **asdict(self._split),
+            **asdict(self._features),
+            **asdict(self._dialect),
+            "encoding": self._encoding,
+            "on_bad_rows": self._policy,
+        }
+        defaults = {
+            name: each.default for name, each in signature(Classification).parameters.items()
+        }
+        changed = {
+            name: quoted(value) for name, value in options.items() if value != defaults[name]
+        }
+        if self._storage_options:
+            changed["storage_options"] = "given, not shown"
+        return changed
 
 
 def _or_setting(value: Any, key: str) -> Any:

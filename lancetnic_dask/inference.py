@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lancetnic_dask.errors import ModelFileError, SettingError
+from lancetnic_dask.errors import ModelFileError, SettingError, quoted
 from lancetnic_dask.features.labels import parse_labels
 from lancetnic_dask.features.ngrams import expand_terms
 from lancetnic_dask.features.shard import TokenShard
 from lancetnic_dask.features.tokenize import Tokenizer
 from lancetnic_dask.features.weighting import encode_rows
+from lancetnic_dask.html_repr import html_box, listed
 from lancetnic_dask.models.networks import build_network
 from lancetnic_dask.models.registry import MODELS, is_own, resolve_model
 from lancetnic_dask.run.model_file import ModelFile, read_stamped, resolve_folder, stamp_of
@@ -233,6 +234,22 @@ class Model:
         return (
             f"Model({self.model_class.__name__}, {len(self.classes)} classes, columns {columns}, "
             f"{self._file.features.input_size:,} features, from {str(self.folder)!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show classes, columns and size in a notebook; nothing is read from the folder."""
+        return html_box(
+            "Model",
+            {
+                "model": self.model_class.__name__,
+                "folder": self.folder,
+                "classes": f"{len(self.classes):,}: {listed(self.classes.tolist(), show=quoted)}",
+                "text_columns": listed(self.text_columns, show=quoted),
+                "data_columns": listed(self.data_columns, show=quoted),
+                "label_column": quoted(self._file.roles.label_column),
+                "features": self._file.features.input_size,
+                "ngram_range": self._file.ngram_range,
+            },
         )
 
     def _read(self, data: Any, scalar_data: Any) -> NewRows:

@@ -38,6 +38,8 @@ class MemoryWatch:
 
     Attributes
     ----------
+    current_bytes : int
+        The sum over all processes when they were last sampled.
     peak_bytes : int
         The largest sum over all processes at one moment.
     client_peak_bytes : int
@@ -52,10 +54,13 @@ class MemoryWatch:
     ...     table = bytearray(1 << 20)
     >>> watch.peak_bytes >= watch.client_peak_bytes > 0
     True
+    >>> 0 < watch.current_bytes <= watch.peak_bytes
+    True
     """
 
     def __init__(self, *, interval_seconds: float = 0.2) -> None:
         self.interval_seconds = interval_seconds
+        self.current_bytes = 0
         self.peak_bytes = 0
         self.client_peak_bytes = 0
         self.workers_peak_bytes = 0
@@ -96,7 +101,8 @@ class MemoryWatch:
         workers_bytes = sum(map(_held_bytes, self._children))
         self.client_peak_bytes = max(self.client_peak_bytes, client_bytes)
         self.workers_peak_bytes = max(self.workers_peak_bytes, workers_bytes)
-        self.peak_bytes = max(self.peak_bytes, client_bytes + workers_bytes)
+        self.current_bytes = client_bytes + workers_bytes
+        self.peak_bytes = max(self.peak_bytes, self.current_bytes)
 
 
 def _held_bytes(pid: int) -> int:

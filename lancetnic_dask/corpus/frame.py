@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from lancetnic_dask.corpus.readers import column_positions, iter_rows
 from lancetnic_dask.corpus.schema import decode_rows
 from lancetnic_dask.corpus.sources import PathLike, list_files
 from lancetnic_dask.errors import SettingError, quoted
+from lancetnic_dask.html_repr import HtmlTable, html_box, listed
 from lancetnic_dask.settings import column_names
 
 if TYPE_CHECKING:
@@ -188,6 +191,20 @@ class Corpus:
             f"{f' and {num_more} more' if num_more > 0 else ''})"
         )
 
+    def _repr_html_(self) -> str:
+        """Show files, rows and partitions in a notebook, and how the files are read."""
+        csv_format = self.plan.csv_format
+        dialect = asdict(csv_format.dialect)
+        return html_box(
+            "Corpus",
+            {
+                "columns": f"{len(self.columns):,}: {listed(self.columns, show=quoted)}",
+                "dialect": ", ".join(f"{name}={value!r}" for name, value in dialect.items()),
+                "encoding": csv_format.encoding,
+            },
+            _file_table(self.plan),
+        )
+
 
 def here(
     function: Callable[..., Any],
@@ -216,6 +233,35 @@ def _read_frame(
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _file_table(plan: PartitionPlan) -> HtmlTable:
+    """Return partitions, rows and bytes of each file, and of all."""
+    from dask.utils import format_bytes
+
+    num_partitions = Counter(partition.file_index for partition in plan.partitions)
+    rows = [
+        (
+            _without_query(planned.file.url),
+            num_partitions[index],
+            planned.num_rows,
+            format_bytes(planned.file.size),
+        )
+        for index, planned in enumerate(plan.files)
+    ]
+    size = format_bytes(sum(planned.file.size for planned in plan.files))
+    return HtmlTable(
+        caption="Files",
+        columns=("file", "partitions", "rows", "size"),
+        rows=rows,
+        total=(_counted(len(rows), "file"), len(plan.partitions), plan.num_rows, size),
+    )
+
+
+def _without_query(url: str) -> str:
+    """Leave out what follows "?" in a URL: it may be a signature, and notebooks are shared."""
+    address, mark, _ = url.partition("?")
+    return f"{address}?…" if mark and "://" in address else url
 
 
 def _empty_table(columns: Sequence[str]) -> pa.Table:

@@ -220,6 +220,7 @@ def plan_csv(
     *,
     storage_options: Mapping[str, Any] | None = None,
     map_tasks: MapTasks,
+    advance: Callable[[int], object] | None = None,
 ) -> PartitionPlan:
     """Cut CSV files into partitions of whole records.
 
@@ -235,6 +236,8 @@ def plan_csv(
         Options of the fsspec file system.
     map_tasks : MapTasks
         Runs the scans.
+    advance : callable or None, default=None
+        Told the bytes of each scan when it is done.
 
     Returns
     -------
@@ -267,11 +270,13 @@ def plan_csv(
     )
     scans: dict[int, list[BlockScan]] = defaultdict(list)
     starts: dict[int, list[int]] = defaultdict(list)
-    for (index, start, _), scan in zip(
+    for (index, start, stop), scan in zip(
         blocks, map_tasks(scan_range, tasks, name="plan"), strict=True
     ):
         scans[index].append(scan)
         starts[index].append(start)
+        if advance is not None:
+            advance(stop - start)
     planned, partitions = [], []
     for index, (file, columns, _) in enumerate(heads):
         first_row = 0

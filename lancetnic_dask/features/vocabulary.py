@@ -20,13 +20,13 @@ from lancetnic_dask.features.counts import COUNTS_SCHEMA, write_table
 from lancetnic_dask.features.terms import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from lancetnic_dask.corpus.plan import MapTasks
     from lancetnic_dask.settings import FeatureSettings
 
-__all__ = ["build_vocabulary", "iter_merged_counts"]
+__all__ = ["build_vocabulary", "count_merged_lists", "iter_merged_counts"]
 
 # Lists that one merge reads at once: each costs an open file and a batch of 256 KiB.
 _FAN_IN = 64
@@ -42,6 +42,7 @@ def build_vocabulary(
     num_training: int,
     max_features: int,
     map_tasks: MapTasks,
+    advance: Callable[[int], object] | None = None,
 ) -> Vocabulary:
     """Choose the terms of one text column that become model features.
 
@@ -62,6 +63,8 @@ def build_vocabulary(
         Terms kept at most.
     map_tasks : MapTasks
         Runs merges of many lists.
+    advance : callable or None, default=None
+        Told the lists that have been merged, `count_merged_lists` in all.
 
     Returns
     -------
@@ -85,7 +88,7 @@ def build_vocabulary(
     low, high = _frequency_bounds(settings, num_training)
     chosen = _MostFrequent(max_features)
     num_distinct = 0
-    for merged in iter_merged_counts(_merge_many(paths, map_tasks)):
+    for merged in iter_merged_counts(_merge_many(paths, map_tasks, advance), advance):
         num_distinct += len(merged)
         frequency = merged["document_frequency"].to_numpy()
         chosen.add(merged.filter(pa.array((frequency >= low) & (frequency <= high))))
@@ -107,7 +110,24 @@ def build_vocabulary(
     )
 
 
-def iter_merged_counts(paths: Sequence[Path]) -> Iterator[pa.Table]:
+def count_merged_lists(num_lists: int) -> int:
+    """Return how many lists are read in all to merge so many into one.
+
+    Examples
+    --------
+    >>> count_merged_lists(64), count_merged_lists(65)
+    (64, 67)
+    """
+    total = num_lists
+    while num_lists > _FAN_IN:
+        num_lists = -(-num_lists // _FAN_IN)
+        total += num_lists
+    return total
+
+
+def iter_merged_counts(
+    paths: Sequence[Path], advance: Callable[[int], object] | None = None
+) -> Iterator[pa.Table]:
     """Yield the summed counts of sorted lists, range by range of the terms.
 
     One batch of each list is in memory at a time, read and not mapped: the pages of a mapped
@@ -117,6 +137,8 @@ def iter_merged_counts(paths: Sequence[Path]) -> Iterator[pa.Table]:
     ----------
     paths : sequence of Path
         Files of sorted counts.
+    advance : callable or None, default=None
+        Told the lists that have come to their end.
 
     Yields
     ------
@@ -126,10 +148,15 @@ def iter_merged_counts(paths: Sequence[Path]) -> Iterator[pa.Table]:
     """
     with ExitStack() as stack:
         lists = [_SortedList(stack.enter_context(pa.OSFile(str(path)))) for path in paths]
-        while lists := [one for one in lists if one.batch is not None]:
+        while going_on := [one for one in lists if one.batch is not None]:
+            if advance is not None:
+                advance(len(lists) - len(going_on))
+            lists = going_on
             # All entries up to this term are in hand: no list goes on below it.
             bound = min(one.last_term for one in lists)
             yield _sum_by_term(pa.Table.from_batches([one.take(bound) for one in lists]))
+        if advance is not None:
+            advance(len(lists))
 
 
 class _MostFrequent:
@@ -209,7 +236,9 @@ def merge_counts(paths: Sequence[Path], merged_path: Path) -> Path:
     return write_table(iter_merged_counts(paths), merged_path)
 
 
-def _merge_many(paths: Sequence[Path], map_tasks: MapTasks) -> Sequence[Path]:
+def _merge_many(
+    paths: Sequence[Path], map_tasks: MapTasks, advance: Callable[[int], object] | None
+) -> Sequence[Path]:
     """Merge lists by runs of consecutive ones until few are left."""
     level = 0
     while len(paths) > _FAN_IN:
@@ -220,7 +249,14 @@ def _merge_many(paths: Sequence[Path], map_tasks: MapTasks) -> Sequence[Path]:
             )
             for start in range(0, len(paths), _FAN_IN)
         ]
-        paths = list(map_tasks(merge_counts, tasks, name="merge-vocabulary"))
+        merged = []
+        for task, path in zip(
+            tasks, map_tasks(merge_counts, tasks, name="merge-vocabulary"), strict=True
+        ):
+            merged.append(path)
+            if advance is not None:
+                advance(len(task[0]))
+        paths = merged
         level += 1
     return paths
 

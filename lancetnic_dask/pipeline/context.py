@@ -47,6 +47,8 @@ class RunContext:
         Where the model is trained.
     seconds : dict of str to float
         Wall time by stage.
+    num_workers : int
+        Workers that there were when the run began.
     """
 
     request: FitRequest
@@ -56,6 +58,7 @@ class RunContext:
     console: Console
     device: torch.device
     seconds: dict[str, float] = field(default_factory=dict)
+    num_workers: int = 0
 
     @property
     def shard_cache(self) -> ShardCache | None:

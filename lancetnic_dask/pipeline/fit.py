@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,41 +21,31 @@ from lancetnic_dask.config import setting
 from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.frame import Corpus
 from lancetnic_dask.corpus.sources import list_files
-from lancetnic_dask.errors import CacheError, SettingError
+from lancetnic_dask.errors import SettingError
 from lancetnic_dask.features.cache import ShardCache
-from lancetnic_dask.features.counts import count_partition
-from lancetnic_dask.features.groups import encode_partition, encode_side, iter_groups, read_ahead
 from lancetnic_dask.jit import keeps_machine_code
-from lancetnic_dask.models.networks import build_network, try_class
+from lancetnic_dask.models.networks import try_class
 from lancetnic_dask.models.optimizers import needs_dense_grad
 from lancetnic_dask.pipeline.context import RunContext
+from lancetnic_dask.pipeline.epochs import group_bytes, shard_bytes, train_model
 from lancetnic_dask.pipeline.prepare import count_corpus, find_classes, fit_features, plan_corpus
-from lancetnic_dask.pipeline.summary import count_rows, finish, hyperparameters
+from lancetnic_dask.pipeline.summary import finish
 from lancetnic_dask.pipeline.warm import warm_kernels
 from lancetnic_dask.run.console import Console
-from lancetnic_dask.run.folder import Run, RunFolder, history_entry
-from lancetnic_dask.run.model_file import ModelFile
 from lancetnic_dask.training.devices import choose_device
-from lancetnic_dask.training.loop import Trainer, make_criterion, train
+from lancetnic_dask.training.loop import make_criterion
 from lancetnic_dask.training.torch_state import seeded_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lancetnic_dask.cluster.budget import MemoryBudget
-    from lancetnic_dask.features.groups import FetchRows, ShardGroup, Side
-    from lancetnic_dask.features.weighting import EncodedRows, FittedFeatures
-    from lancetnic_dask.pipeline.prepare import CountedCorpus, ShardRef
     from lancetnic_dask.pipeline.request import FitRequest
+    from lancetnic_dask.run.folder import Run
 
 __all__ = ["fit_classifier"]
 
 logger = logging.getLogger(__name__)
-
-# Bytes of a term in an encoded row (int32 column, float32 weight), and of a row beside its terms
-# (where it starts, its target, its place in the order).
-_TERM_BYTES = 8
-_ROW_BYTES = 24
 
 
 def fit_classifier(request: FitRequest) -> Run:
@@ -75,8 +65,9 @@ def fit_classifier(request: FitRequest) -> Run:
     ------
     LancetnicError
         One of its kinds, naming file, row and column where there are any.
+    KeyboardInterrupt
+        On Ctrl-C, once the cluster is closed; it tells what is left.
     """
-    console = Console(progress=request.progress)
     make_criterion(request.training.crit_name)
     device = choose_device(request.training.device_name)
     needs_dense_grad(request.training.optim_name)
@@ -87,7 +78,11 @@ def fit_classifier(request: FitRequest) -> Run:
     sources = [_sources(path, request) for path in (request.train_path, request.val_path)]
     budget = _decide_budget(request, sources)
     logger.info("memory budget\n%s", budget)
-    with MemoryWatch() as watch, _cache(request) as cache:
+    watch = MemoryWatch()
+    console = Console(
+        progress=request.progress, memory=lambda: (watch.current_bytes, budget.total_bytes)
+    )
+    with _stop_explained(), watch, _cache(request) as cache:
         if budget.num_workers:
             warm_kernels(request.recipe)
         with use_client(request.client, budget=budget) as client:
@@ -98,11 +93,26 @@ def fit_classifier(request: FitRequest) -> Run:
                     terms_per_token=request.terms_per_token,
                 )
             console.say(f"Dask dashboard: {client.dashboard_link}")
-            context = RunContext(request, client, budget, cache, console, device)
-            run = _fit(context, sources[0], sources[1])
-        run.peak_memory_bytes = watch.peak_bytes
-    finish(run, context, watch)
+            if request.uses_cache:
+                console.say(f"Cache folder: {cache.folder}")
+            num_workers = len(client.nthreads())
+            context = RunContext(
+                request, client, budget, cache, console, device, num_workers=num_workers
+            )
+            run, corpora = _fit(context, sources[0], sources[1])
+    run.peak_memory_bytes = watch.peak_bytes
+    finish(run, context, watch, corpora)
     return run
+
+
+@contextmanager
+def _stop_explained() -> Iterator[None]:
+    """Say what Ctrl-C leaves, instead of where in Dask or torch it came."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        said = stop.args[0] if stop.args else "Stopped before training began."
+        raise KeyboardInterrupt(said) from None
 
 
 def _sources(path: Any, request: FitRequest) -> Any:
@@ -155,7 +165,7 @@ def _cache(request: FitRequest) -> Iterator[ShardCache]:
             yield ShardCache(Path(folder))
 
 
-def _fit(context: RunContext, train_source: Any, val_source: Any) -> Run:
+def _fit(context: RunContext, train_source: Any, val_source: Any) -> tuple[Run, list[Corpus]]:
     request = context.request
     with context.cache.work_folder() as work:
         with context.timed("plan"):
@@ -170,176 +180,10 @@ def _fit(context: RunContext, train_source: Any, val_source: Any) -> Run:
         with context.timed("vocabulary"):
             classes = find_classes(request, counted, counted_val)
             context.budget.check_groups(
-                _group_bytes(context, counted),
+                group_bytes(context, counted),
                 group_size=request.training.group_size,
-                largest_shard_bytes=max(_shard_bytes(context, counted)),
+                largest_shard_bytes=max(shard_bytes(context, counted)),
             )
             features = fit_features(context, counted, classes, work)
-    return _train(context, counted, counted_val, features)
-
-
-def _shard_bytes(context: RunContext, counted: CountedCorpus) -> list[int]:
-    """Return what the training rows of each shard take at most as rows of numbers."""
-    num_numbers = len(context.request.roles.data_columns)
-    return [
-        _TERM_BYTES * shard.num_entries + (_ROW_BYTES + 4 * num_numbers) * shard.num_training
-        for shard in counted.shards
-    ]
-
-
-def _group_bytes(context: RunContext, counted: CountedCorpus) -> int:
-    """Return what the largest two groups can take: one is trained on while the next is read."""
-    sizes = sorted(_shard_bytes(context, counted), reverse=True)
-    return sum(sizes[: 2 * context.request.training.group_size])
-
-
-def _train(
-    context: RunContext,
-    counted: CountedCorpus,
-    counted_val: CountedCorpus | None,
-    features: FittedFeatures,
-) -> Run:
-    """Build the model, train it, and write down each epoch."""
-    request, training = context.request, context.request.training
-    num_classes = len(features.classes)
-    model_args = {
-        "hidden_size": training.hidden_size,
-        "num_layers": training.num_layers,
-        "num_classes": num_classes,
-        "dropout": training.dropout,
-    }
-    trainer = _make_trainer(context, counted, features, model_args)
-    fetch = _fetcher(context, counted, features)
-    fetch_val = fetch if counted_val is None else _fetcher(context, counted_val, features)
-    val_side: Side = "validation" if counted_val is None else "training"
-    val_shards = range(len((counted_val or counted).shards))
-
-    def groups_of_epoch(epoch: int) -> Generator[ShardGroup, None, None]:
-        return read_ahead(
-            iter_groups(
-                fetch,
-                len(counted.shards),
-                group_size=training.group_size,
-                random_state=training.random_state,
-                epoch=epoch,
-            )
-        )
-
-    def validation_rows() -> Generator[EncodedRows, None, None]:
-        return read_ahead(fetch_val(val_shards, val_side))
-
-    folder = RunFolder(request.run_dir)
-    context.console.say(f"Run folder: {folder.path}")
-    folder.write_hyperparameters(hyperparameters(request, features, counted, counted_val))
-    epochs = train(
-        trainer,
-        num_epochs=training.num_epochs,
-        groups_of_epoch=groups_of_epoch,
-        validation_rows=validation_rows,
-        num_classes=num_classes,
-    )
-    with closing(epochs):
-        for result in epochs:
-            context.console.say_epoch(result, training.num_epochs)
-            context.add_seconds("train", result.train_seconds)
-            context.add_seconds("validation", result.validation_seconds)
-            with context.timed("write"):
-                folder.record(
-                    result,
-                    ModelFile(
-                        model_class=request.model_class,
-                        model_args=model_args,
-                        roles=request.roles,
-                        features=features,
-                        ngram_range=request.features.ngram_range,
-                        stop_words=request.stop_words,
-                        trained=history_entry(result),
-                        state=trainer.model.state_dict(),
-                    ),
-                )
-    return Run(
-        folder=folder.path,
-        best_model=folder.best_model,
-        last_model=folder.last_model,
-        history=folder.history,
-        classes=features.classes,
-        num_rows=count_rows(counted, counted_val),
-        peak_memory_bytes=0,
-        budget=context.budget.as_dict(),
-        seconds=context.seconds,
-    )
-
-
-def _make_trainer(
-    context: RunContext,
-    counted: CountedCorpus,
-    features: FittedFeatures,
-    model_args: dict[str, Any],
-) -> Trainer:
-    """Build the model, unless it is larger than the budget allows."""
-    request, training = context.request, context.request.training
-
-    sizes = [len(vocabulary.terms) for vocabulary in features.vocabularies]
-
-    def model_bytes(max_features: int) -> int:
-        num_terms = sum(min(size, max_features) for size in sizes)
-        return request.model_bytes(num_terms, features.num_numeric, model_args["num_classes"])
-
-    context.budget.check_model(
-        model_bytes,
-        num_features=max(sizes, default=0),
-        group_bytes=_group_bytes(context, counted),
-    )
-    num_terms = features.input_size - features.num_numeric
-    plan = request.network_plan(num_terms, features.num_numeric, model_args["num_classes"])
-    with seeded_weights(training.random_state):
-        model = build_network(plan, dense_grad=needs_dense_grad(training.optim_name))
-    return Trainer(model.to(context.device), training, context.device)
-
-
-def _fetcher(context: RunContext, counted: CountedCorpus, features: FittedFeatures) -> FetchRows:
-    """Return where rows come from: kept shards are read here, others are made on workers."""
-    recipe, cache = context.request.recipe, context.shard_cache
-    options, split = counted.corpus.storage_options, counted.split
-
-    def from_cache(shards: Sequence[int], side: Side) -> Generator[EncodedRows, None, None]:
-        for number in shards:
-            ref = counted.shards[number]
-            shard = context.cache.load(ref.fingerprint)
-            if shard is None:
-                shard = _make_again(context, counted, ref)
-            yield encode_side(shard, split, features, side)
-
-    if cache is not None:
-        return from_cache
-    shared = context.share(features)
-
-    def from_workers(shards: Sequence[int], side: Side) -> Generator[EncodedRows, None, None]:
-        items = (
-            (counted.shards[number].part, recipe, split, options, None, shared, side)
-            for number in shards
-        )
-        yield from context.map_tasks(encode_partition, items, name="stream")
-
-    return from_workers
-
-
-def _make_again(context: RunContext, counted: CountedCorpus, ref: ShardRef) -> Any:
-    """Have a worker make a shard that is gone from the cache, or broken; never this process.
-
-    Tokenizing takes a worker's memory, and on a cluster text must not come here.
-    """
-    request = context.request
-    options = counted.corpus.storage_options
-    item = (ref.part, request.recipe, None, options, context.cache, None)
-    with closing(context.map_tasks(count_partition, [item], name="tokenize-again")) as made:
-        next(made)
-    shard = context.cache.load(ref.fingerprint)
-    if shard is None:
-        raise CacheError(
-            "The workers write to a cache that this process cannot see, or run another version "
-            "of Python or lancetnic_dask.",
-            str(request.cache_dir),
-            "Pass a cache_dir= that is shared by this machine and the workers, or cache=False.",
-        )
-    return shard
+    run = train_model(context, counted, counted_val, features)
+    return run, [corpus] if val_corpus is None else [corpus, val_corpus]

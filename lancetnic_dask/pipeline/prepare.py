@@ -17,7 +17,7 @@ from lancetnic_dask.errors import CacheError, CorpusError, LabelError, Location,
 from lancetnic_dask.features.counts import count_partition
 from lancetnic_dask.features.labels import order_labels
 from lancetnic_dask.features.moments import Moments
-from lancetnic_dask.features.vocabulary import build_vocabulary
+from lancetnic_dask.features.vocabulary import build_vocabulary, count_merged_lists
 from lancetnic_dask.features.weighting import FittedFeatures
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lancetnic_dask.features.terms import Vocabulary
     from lancetnic_dask.pipeline.context import RunContext
     from lancetnic_dask.pipeline.request import FitRequest
+    from lancetnic_dask.run.progress import Stage
     from lancetnic_dask.settings import SplitSettings
 
 __all__ = ["CountedCorpus", "ShardRef", "count_corpus", "find_classes", "fit_features",
@@ -129,12 +130,15 @@ def plan_corpus(context: RunContext, source: Corpus | Sequence[SourceFile]) -> C
         fingerprint = plan_fingerprint(source, request.csv_format)
         plan = context.cache.load_plan(fingerprint) if request.uses_cache else None
         if plan is None:
-            plan = plan_csv(
-                source,
-                request.csv_format,
-                storage_options=request.storage_options,
-                map_tasks=context.map_tasks,
-            )
+            num_bytes = sum(file.size for file in source)
+            with context.console.stage("Plan", total=num_bytes, unit="bytes") as stage:
+                plan = plan_csv(
+                    source,
+                    request.csv_format,
+                    storage_options=request.storage_options,
+                    map_tasks=context.map_tasks,
+                    advance=stage.advance,
+                )
             if request.uses_cache:
                 context.cache.publish_plan(fingerprint, plan)
         corpus = Corpus(plan, request.storage_options)
@@ -193,9 +197,11 @@ def count_corpus(
     nothing = np.zeros(len(request.roles.data_columns))
     counted = CountedCorpus(corpus, split, Moments(nothing, nothing, nothing))
     results = context.map_tasks(count_partition, items, name="tokenize", describe=describe)
-    for part, counts in zip(parts, results, strict=True):
-        counted.add(part, recipe.fingerprint(part), counts)
-        _check_number_of_labels(request, counted)
+    with context.console.stage("Tokenize", total=corpus.nrows) as stage:
+        for part, counts in zip(parts, results, strict=True):
+            counted.add(part, recipe.fingerprint(part), counts)
+            _check_number_of_labels(request, counted)
+            stage.advance(part.num_rows)
     for group in counted.set_aside:
         logger.warning(
             "%d rows with %s were left out, the first at %s", group.count, group.reason, group.first
@@ -304,11 +310,13 @@ def fit_features(
                 counted.first_file,
                 "Look for extreme values, and correct them or empty the cells.",
             )
+    num_texts = len(request.roles.text_columns)
+    num_lists = num_texts * count_merged_lists(len(counted.shards))
     try:
-        vocabularies = tuple(
-            _fit_vocabulary(context, counted, index, work)
-            for index in range(len(request.roles.text_columns))
-        )
+        with context.console.stage("Vocabulary", total=num_lists, unit="lists") as stage:
+            vocabularies = tuple(
+                _fit_vocabulary(context, counted, index, work, stage) for index in range(num_texts)
+            )
     except FileNotFoundError as error:
         raise CacheError(
             "The workers write to a cache that this process cannot see.",
@@ -324,7 +332,7 @@ def fit_features(
 
 
 def _fit_vocabulary(
-    context: RunContext, counted: CountedCorpus, index: int, work: Path
+    context: RunContext, counted: CountedCorpus, index: int, work: Path, stage: Stage
 ) -> Vocabulary:
     request = context.request
     column = request.roles.text_columns[index]
@@ -338,6 +346,7 @@ def _fit_vocabulary(
         num_training=counted.num_training,
         max_features=request.max_features,
         map_tasks=context.map_tasks,
+        advance=stage.advance,
     )
     logger.info(
         "column %r: %d of %d distinct terms are features",

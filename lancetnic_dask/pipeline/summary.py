@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import platform
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from lancetnic_dask.cluster.limits import available_cpus
 from lancetnic_dask.corpus.schema import merge_set_aside
 from lancetnic_dask.run.folder import write_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lancetnic_dask.cluster.memory_watch import MemoryWatch
+    from lancetnic_dask.corpus.frame import Corpus
     from lancetnic_dask.features.weighting import FittedFeatures
     from lancetnic_dask.pipeline.context import RunContext
     from lancetnic_dask.pipeline.prepare import CountedCorpus
@@ -82,6 +87,15 @@ def _file_names(counted: CountedCorpus) -> list[str]:
     return [planned.file.url for planned in counted.corpus.plan.files]
 
 
+def _files(corpus: Corpus) -> dict[str, Any]:
+    """Say what was read: a file that is changed later can be told by its size and stamp."""
+    return {
+        "num_rows": corpus.nrows,
+        "num_partitions": corpus.npartitions,
+        "files": [asdict(planned.file) for planned in corpus.plan.files],
+    }
+
+
 def count_rows(counted: CountedCorpus, counted_val: CountedCorpus | None) -> dict[str, Any]:
     """Account for every row: read = training + validation + set aside."""
     corpora = [counted] if counted_val is None else [counted, counted_val]
@@ -94,13 +108,33 @@ def count_rows(counted: CountedCorpus, counted_val: CountedCorpus | None) -> dic
     }
 
 
-def finish(run: Run, context: RunContext, watch: MemoryWatch) -> None:
-    """Write the summary and say where everything is."""
+def finish(run: Run, context: RunContext, watch: MemoryWatch, corpora: Sequence[Corpus]) -> None:
+    """Write the summary, and say where everything is.
+
+    Parameters
+    ----------
+    run : Run
+        What it brought.
+    context : RunContext
+        Of the run.
+    watch : MemoryWatch
+        What it took.
+    corpora : sequence of Corpus
+        The one that trained, and the one that validated if that was another.
+    """
     request = context.request
     summary = {
         "format_version": 1,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "model_name": request.model_name,
         "columns": asdict(request.roles),
+        "corpus": [_files(corpus) for corpus in corpora],
+        "machine": {
+            "platform": platform.platform(),
+            "num_cpus": available_cpus(),
+            "num_workers": context.num_workers,
+            "device": str(context.device),
+        },
         "num_rows": run.num_rows,
         "classes": list(run.classes),
         "best_epoch": int(run.best_epoch["epoch"]),
@@ -126,5 +160,4 @@ def finish(run: Run, context: RunContext, watch: MemoryWatch) -> None:
         f"Best model: {run.best_model} (epoch {run.best_epoch['epoch']:.0f}, "
         f"validation accuracy {100 * run.best_epoch['val_accuracy']:.2f} %)\n"
         f"Peak memory: {watch.peak_bytes / mib:,.0f} of {run.budget['total_bytes'] / mib:,.0f} MiB"
-        + (f"; cache: {request.cache_dir}" if request.uses_cache else "")
     )

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lancetnic_dask.errors import LancetnicError
+from lancetnic_dask.errors import LancetnicError, quoted
+from lancetnic_dask.html_repr import HtmlTable, html_box, listed
 from lancetnic_dask.run.model_file import ModelFile, copy_model, write_model
+from lancetnic_dask.run.plots import draw_plots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from lancetnic_dask.training.loop import EpochResult
+    from lancetnic_dask.training.metrics import ClassCounts
 
 __all__ = ["Run", "RunFolder", "history_entry", "write_summary"]
 
@@ -35,6 +38,9 @@ _RESULT_COLUMNS = (
     "val_recall,%",
     "F1_score",
 )
+# Names of metrics in a history.
+_TRAINING = ("train_loss", "train_accuracy")
+_VALIDATION = ("val_loss", "val_accuracy", "val_precision", "val_recall", "val_f1")
 
 
 @dataclass
@@ -88,6 +94,31 @@ class Run:
             f"{sum(self.seconds.values()):.1f} s)"
         )
 
+    def _repr_html_(self) -> str:
+        """Show metrics, rows, memory and time in a notebook; nothing is read from the folder."""
+        from dask.utils import format_bytes
+
+        peak, total = (
+            format_bytes(size) for size in (self.peak_memory_bytes, self.budget["total_bytes"])
+        )
+        return html_box(
+            "Run",
+            {
+                "folder": self.folder,
+                "best epoch": _shown_best(self.best_epoch),
+                "classes": f"{len(self.classes):,}: {listed(self.classes, show=quoted)}",
+                "peak memory": f"{peak} of {total}",
+            },
+            _epoch_table(self.history, self.best_epoch),
+            _row_table(self.num_rows),
+            HtmlTable(
+                caption="Time",
+                columns=("stage", "seconds"),
+                rows=[(stage, f"{taken:,.1f}") for stage, taken in self.seconds.items()],
+                total=("all stages", f"{sum(self.seconds.values()):,.1f}"),
+            ),
+        )
+
 
 class RunFolder:
     """A new folder ``train_N`` that receives what a run brings.
@@ -96,6 +127,13 @@ class RunFolder:
     ----------
     runs : Path
         The folder of all runs; made if need be.
+
+    Attributes
+    ----------
+    history : list of dict
+        Metrics of each epoch, by `history_entry`.
+    best_counts, last_counts : ClassCounts or None
+        What the best and the last model made of the validation rows; None where there are none.
 
     Raises
     ------
@@ -106,6 +144,9 @@ class RunFolder:
     def __init__(self, runs: Path) -> None:
         self.path = _next_folder(runs)
         self.history: list[dict[str, float]] = []
+        self.best_counts: ClassCounts | None = None
+        self.last_counts: ClassCounts | None = None
+        self._best_epoch = 0
         self._best_loss = float("inf")
 
     @property
@@ -142,12 +183,47 @@ class RunFolder:
         """
         entry = history_entry(result)
         self.history.append(entry)
+        self.last_counts = None if result.validation is None else result.validation.counts
         with _explained(self.path):
             _write_text(self.path / "result.csv", _result_csv(self.history))
             write_model(model, self.last_model)
             if _loss_of(entry) < self._best_loss:
-                self._best_loss = _loss_of(entry)
+                self._best_loss, self._best_epoch = _loss_of(entry), result.epoch
+                self.best_counts = self.last_counts
                 copy_model(self.last_model, self.best_model)
+
+    def write_plots(self, classes: Sequence[str], rows_by_class: Sequence[int]) -> None:
+        """Draw the run: lancetnic's pictures, as `draw_plots` tells.
+
+        Parameters
+        ----------
+        classes : sequence of str
+            Labels in class order.
+        rows_by_class : sequence of int
+            Rows of the corpus that have each.
+
+        Raises
+        ------
+        LancetnicError
+            If the disk is full or the folder can't be written.
+        """
+        with _explained(self.path):
+            draw_plots(
+                self.path,
+                history=self.history,
+                classes=classes,
+                rows_by_class=rows_by_class,
+                best=self.best_counts,
+                last=self.last_counts,
+            )
+
+    def what_is_left(self) -> str:
+        """Say what a run that was stopped leaves, for the person who stopped it."""
+        if not self.history:
+            return f"Stopped in epoch 1: there is no model in {self.path} yet."
+        done = len(self.history)
+        best = f"and best_model of epoch {self._best_epoch} " if self._best_epoch else ""
+        return f"Stopped in epoch {done + 1}: last_model is of epoch {done} {best}in {self.path}."
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
@@ -201,6 +277,34 @@ def history_entry(result: EpochResult) -> dict[str, float]:
 def _loss_of(entry: dict[str, float]) -> float:
     """Return the loss that makes a model the best: of validation, of training without."""
     return entry["train_loss"] if math.isnan(entry["val_loss"]) else entry["val_loss"]
+
+
+def _shown_best(best: dict[str, float]) -> str:
+    """Name an epoch and its metrics: of validation, of training where no row validates."""
+    names = _TRAINING if math.isnan(best["val_loss"]) else _VALIDATION
+    return f"{best['epoch']:.0f}: " + ", ".join(f"{name} {best[name]:.4f}" for name in names)
+
+
+def _epoch_table(history: Sequence[dict[str, float]], best: dict[str, float]) -> HtmlTable:
+    columns = (*_TRAINING, "val_loss", "val_accuracy", "val_f1")
+    return HtmlTable(
+        caption="Epochs (★ the best)",
+        columns=("epoch", *columns),
+        rows=[(int(entry["epoch"]), *(entry[name] for name in columns)) for entry in history],
+        marked=history.index(best),
+    )
+
+
+def _row_table(num_rows: dict[str, Any]) -> HtmlTable:
+    """Return what became of the rows: trained on, validated with, set aside for each reason."""
+    set_aside = [(f"set aside: {why}", count) for why, count in num_rows["set_aside"].items()]
+    used = [(side, num_rows[side]) for side in ("training", "validation")]
+    return HtmlTable(
+        caption="Rows",
+        columns=("use", "rows"),
+        rows=[*used, *set_aside],
+        total=("read", num_rows["read"]),
+    )
 
 
 def _result_csv(history: Iterable[dict[str, float]]) -> str:

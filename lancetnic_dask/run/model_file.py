@@ -193,6 +193,8 @@ def resolve_folder(path: str | os.PathLike[str]) -> Path:
             os.fspath(path),
             f"{advice} A model of lancetnic (.pt) can hold code and is not opened: train it anew.",
         )
+    if (given / "best_model" / MANIFEST_NAME).is_file():
+        advice = f"This is a run: pass {str(given / 'best_model')!r}."
     raise ModelFileError(f"There is no model here: no {MANIFEST_NAME}.", os.fspath(path), advice)
 
 

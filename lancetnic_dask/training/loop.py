@@ -1,9 +1,9 @@
 """Shard groups -> a trained model, epoch by epoch.
 
-The loop yields; it knows neither the run folder nor the cluster. What is done with an epoch's
-result is up to the caller. All randomness of a step follows from (seed, epoch, group, step), and
-nothing else is carried from step to step but weights, optimizer state and the sums in
-`Trainer.progress`: training can go on from any step.
+The loop knows neither the run folder nor the cluster: an epoch's result is returned, and up to the
+caller. All randomness of a step follows from (seed, epoch, group, step), and nothing else is
+carried from step to step but weights, optimizer state and the sums in `Trainer.progress`:
+training can go on from any step.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "Trainer",
     "Validation",
     "make_criterion",
-    "train",
+    "train_epoch",
     "validate",
 ]
 
@@ -163,7 +163,9 @@ class Trainer:
         self._settings = settings
         self._device = device
 
-    def train_group(self, group: ShardGroup) -> None:
+    def train_group(
+        self, group: ShardGroup, advance: Callable[[int], object] | None = None
+    ) -> None:
         """Train on the rows of a group, from `progress.step` on.
 
         Torch's random state and number of threads are put back afterwards.
@@ -172,6 +174,8 @@ class Trainer:
         ----------
         group : ShardGroup
             Of the epoch in hand.
+        advance : callable or None, default=None
+            Told the rows of each step.
 
         Raises
         ------
@@ -185,6 +189,8 @@ class Trainer:
             for step, batch in enumerate(batches):
                 if step >= first_step:
                     self._train_step(group.index, step, batch)
+                    if advance is not None:
+                        advance(batch.num_rows)
         self.progress = replace(self.progress, group=group.index + 1, step=0)
 
     def end_epoch(self) -> Progress:
@@ -229,15 +235,15 @@ class Trainer:
         )
 
 
-def train(
+def train_epoch(
     trainer: Trainer,
+    groups: Generator[ShardGroup, None, None],
+    validation_rows: Iterator[EncodedRows],
     *,
-    num_epochs: int,
-    groups_of_epoch: Callable[[int], Generator[ShardGroup, None, None]],
-    validation_rows: Callable[[], Iterator[EncodedRows]],
     num_classes: int,
-) -> Generator[EpochResult, None, None]:
-    """Train a model and yield after each epoch.
+    advance: Callable[[int], object] | None = None,
+) -> EpochResult:
+    """Train the epoch that a trainer has come to, to its end, and validate.
 
     With the same seed the weights are the same bit for bit, whatever made the groups.
 
@@ -245,45 +251,48 @@ def train(
     ----------
     trainer : Trainer
         The model; it goes on where its progress is.
-    num_epochs : int
-        Epochs in all.
-    groups_of_epoch : callable
-        ``groups_of_epoch(epoch)`` yields the shard groups of an epoch, from 0.
-    validation_rows : callable
-        ``validation_rows()`` yields the validation rows, in a fixed order.
+    groups : generator of ShardGroup
+        The shard groups of the epoch; closed at the end.
+    validation_rows : iterator of EncodedRows
+        In a fixed order.
     num_classes : int
         Classes.
+    advance : callable or None, default=None
+        Told the rows that have been trained on, and those that have been scored.
 
-    Yields
-    ------
+    Returns
+    -------
     EpochResult
-        While the caller holds it, the model is as it was after that epoch.
+        What the epoch brought; the model is as it was after it.
 
     Raises
     ------
     TrainingError
         If the loss is no finite number any more.
     """
-    for epoch in range(trainer.progress.epoch, num_epochs):
-        started = time.perf_counter()
-        with closing(groups_of_epoch(epoch)) as groups:
-            for group in groups:
-                trainer.train_group(group)
-        sums = trainer.end_epoch()
-        trained = time.perf_counter()
-        validation = validate(
-            trainer.model, validation_rows(), criterion=trainer.criterion, num_classes=num_classes
-        )
-        yield EpochResult(
-            epoch=epoch + 1,
-            train_loss=sums.loss_sum / sums.num_rows,
-            train_accuracy=sums.num_correct / sums.num_rows,
-            validation=validation,
-            num_rows=sums.num_rows,
-            num_steps=sums.num_steps,
-            train_seconds=trained - started,
-            validation_seconds=time.perf_counter() - trained,
-        )
+    started = time.perf_counter()
+    with closing(groups):
+        for group in groups:
+            trainer.train_group(group, advance)
+    sums = trainer.end_epoch()
+    trained = time.perf_counter()
+    validation = validate(
+        trainer.model,
+        validation_rows,
+        criterion=trainer.criterion,
+        num_classes=num_classes,
+        advance=advance,
+    )
+    return EpochResult(
+        epoch=trainer.progress.epoch,
+        train_loss=sums.loss_sum / sums.num_rows,
+        train_accuracy=sums.num_correct / sums.num_rows,
+        validation=validation,
+        num_rows=sums.num_rows,
+        num_steps=sums.num_steps,
+        train_seconds=trained - started,
+        validation_seconds=time.perf_counter() - trained,
+    )
 
 
 def validate(
@@ -292,6 +301,7 @@ def validate(
     *,
     criterion: nn.Module,
     num_classes: int,
+    advance: Callable[[int], object] | None = None,
 ) -> Validation | None:
     """Score rows and keep counts, never the predictions themselves.
 
@@ -305,6 +315,8 @@ def validate(
         Loss, a mean over rows.
     num_classes : int
         Classes.
+    advance : callable or None, default=None
+        Told the rows that have been scored.
 
     Returns
     -------
@@ -325,6 +337,8 @@ def validate(
             loss = criterion(logits, torch.from_numpy(target).to(logits.device))
             loss_sum += float(loss) * len(target)
             counts.add(target, logits.argmax(dim=1).cpu().numpy())
+            if advance is not None:
+                advance(len(target))
     if not counts.num_rows:
         return None
     if not math.isfinite(loss_sum):

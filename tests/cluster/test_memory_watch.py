@@ -59,6 +59,18 @@ def test_the_client_is_sampled_at_both_ends() -> None:
     assert watch.workers_peak_bytes <= watch.peak_bytes - before
 
 
+def test_current_bytes_fall_again_while_the_peak_stays() -> None:
+    """They are those of the last sample, of all processes."""
+    with MemoryWatch(interval_seconds=60) as watch:
+        held = bytearray(b"x") * (256 * MIB)
+        watch._sample()
+        held_bytes = watch.current_bytes
+        del held
+
+    assert held_bytes == watch.peak_bytes
+    assert 0 < watch.current_bytes < watch.peak_bytes - 128 * MIB
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells file pages apart")
 def test_pages_of_a_mapped_file_do_not_count(tmp_path: Path) -> None:
     """Memory-mapped shards are the kernel's to drop, so they are not part of the peak."""

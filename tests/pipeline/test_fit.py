@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from corpora import make_corpus
 from distributed import Client, LocalCluster
@@ -205,7 +206,29 @@ def test_the_run_folder_tells_what_was_run(
     assert summary["num_rows"]["read"] == 3000
     assert summary["memory"]["budget"]["total_bytes"] >= summary["memory"]["peak_bytes"] > 0
     assert run.peak_memory_bytes == summary["memory"]["peak_bytes"]
-    assert set(run.seconds) == {"plan", "tokenize", "vocabulary", "train", "validation", "write"}
+    stages = {"plan", "tokenize", "vocabulary", "train", "validation", "write", "plots"}
+    assert set(run.seconds) == set(summary["seconds"]) == stages
+    corpus = {"url": str(corpus_path), "size": corpus_path.stat().st_size}
+    assert [one.items() >= corpus.items() for one in summary["corpus"][0]["files"]] == [True]
+    assert summary["machine"]["device"] == "cpu"
+    assert summary["versions"]["torch"] == torch.__version__
+    counted = summary["num_rows"]
+    assert counted["read"] == counted["training"] + counted["validation"]
+    assert {path.name for path in run.folder.iterdir()} == {
+        "best_model",
+        "last_model",
+        "result.csv",
+        "hyperparams.yaml",
+        "summary.json",
+        "confusion_matrix_best_model.png",
+        "confusion_matrix_last_model.png",
+        "dataset_counts.png",
+        "train_val_loss.png",
+        "train_val_acc.png",
+        "f1_score.png",
+        "val_precision.png",
+        "val_recall.png",
+    }
 
 
 def test_runs_are_numbered(corpus_path: Path, tmp_path: Path, client: Client) -> None:

@@ -457,6 +457,13 @@ def test_a_path_that_is_no_model_is_told_so(folder: Path, tmp_path: Path) -> Non
 
     for path in (tmp_path / "none", tmp_path / "empty", tmp_path / "none.pt"):
         assert refused(path) == f"There is no model here: no model.json.\n  at {path}\n  {ADVICE}"
+    run = tmp_path / "train_0"
+    run.mkdir()
+    folder = folder.rename(run / "best_model")
+    assert refused(run) == (
+        f"There is no model here: no model.json.\n  at {run}\n"
+        f"  This is a run: pass {str(folder)!r}."
+    )
     for path in (lancetnic, folder / "model.json"):
         assert refused(path) == f"This is a file, and a model is a folder.\n  at {path}\n  {pt}"
     for nothing in (None, 7, b"model", "x" * 5000, "~no_such_user_here/model"):

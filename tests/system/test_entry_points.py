@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,12 +102,44 @@ def test_a_stopped_run_leaves_no_process_behind(folder: Path, stop: signal.Signa
             os.killpg(script.pid, stop)
         else:
             script.send_signal(stop)
-        script.communicate(timeout=60)
+        _, complaint = script.communicate(timeout=60)
 
-    assert script.returncode == (-stop if stop is signal.SIGKILL else script.returncode)
-    assert script.returncode != 0
+    assert script.returncode == -stop  # which a shell shows as 130 and 137
     wait_until_gone(workers)
     assert (folder / "runs" / "train_0" / "last_model" / "model.json").exists()
+    if stop is signal.SIGINT:
+        told = re.fullmatch(
+            r"KeyboardInterrupt: Stopped in epoch (\d+): last_model is of epoch (\d+) and "
+            r"best_model of epoch \d+ in runs/train_0\.",
+            complaint.splitlines()[-1],
+        )
+        assert told is not None, complaint
+        assert int(told[1]) == int(told[2]) + 1
+        assert "distributed" not in complaint
+
+
+def test_ctrl_c_before_training_says_so(folder: Path) -> None:
+    """No model yet, no process left, and what was tokenized is kept."""
+    make_corpus(folder / "tickets.csv", num_rows=300_000)
+    (folder / "script.py").write_text(LINES, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, "script.py"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as script:
+        assert script.stdout is not None
+        assert any(line.startswith("Dask dashboard") for line in script.stdout)
+        workers = descendants(script.pid)
+        os.killpg(script.pid, signal.SIGINT)
+        _, complaint = script.communicate(timeout=60)
+
+    assert script.returncode == -signal.SIGINT
+    assert complaint.splitlines()[-1] == "KeyboardInterrupt: Stopped before training began."
+    wait_until_gone(workers)
+    assert not (folder / "runs").exists()
 
 
 def test_two_runs_at_once_share_port_and_cache(folder: Path) -> None:

@@ -16,7 +16,7 @@ from lancetnic_dask.features.weighting import EncodedRows
 from lancetnic_dask.models import ScalpelMC
 from lancetnic_dask.models.dense_input import DenseInput
 from lancetnic_dask.settings import TrainingSettings
-from lancetnic_dask.training.loop import Trainer, make_criterion, train, validate
+from lancetnic_dask.training.loop import EpochResult, Trainer, make_criterion, train_epoch, validate
 from lancetnic_dask.training.torch_state import running_norms, seeded_weights
 
 if TYPE_CHECKING:
@@ -68,17 +68,12 @@ def weights_of(trainer: Trainer) -> list[bytes]:
     return [value.numpy().tobytes() for value in trainer.model.state_dict().values()]
 
 
-def run(trainer: Trainer, num_epochs: int = 2) -> list[Any]:
+def run(trainer: Trainer, num_epochs: int = 2) -> list[EpochResult]:
     """Train to the end; return the results of the epochs."""
-    return list(
-        train(
-            trainer,
-            num_epochs=num_epochs,
-            groups_of_epoch=groups_of_epoch,
-            validation_rows=validation_rows,
-            num_classes=3,
-        )
-    )
+    return [
+        train_epoch(trainer, groups_of_epoch(epoch), validation_rows(), num_classes=3)
+        for epoch in range(trainer.progress.epoch, num_epochs)
+    ]
 
 
 def test_the_same_seed_gives_the_same_weights_whatever_else_draws() -> None:
@@ -200,6 +195,22 @@ def test_without_validation_rows_there_is_no_validation() -> None:
     trainer = make_trainer()
 
     assert validate(trainer.model, iter([]), criterion=trainer.criterion, num_classes=3) is None
+
+
+def test_an_epoch_tells_each_row_once() -> None:
+    """Those that train, step by step, and then those that validate."""
+    told: list[int] = []
+
+    train_epoch(
+        make_trainer(),
+        groups_of_epoch(0),
+        validation_rows(),
+        num_classes=3,
+        advance=told.append,
+    )
+
+    assert sum(told) == 3 * 50 + 600
+    assert max(told[:-2]) <= 16
 
 
 def test_names_of_losses_are_checked() -> None:

@@ -1,0 +1,239 @@
+"""Counted shards and fitted features -> a trained model in a run folder, epoch by epoch."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from lancetnic_dask.errors import CacheError
+from lancetnic_dask.features.counts import count_partition
+from lancetnic_dask.features.groups import encode_partition, encode_side, iter_groups, read_ahead
+from lancetnic_dask.models.networks import build_network
+from lancetnic_dask.models.optimizers import needs_dense_grad
+from lancetnic_dask.pipeline.summary import count_rows, hyperparameters
+from lancetnic_dask.run.folder import Run, RunFolder, history_entry
+from lancetnic_dask.run.model_file import ModelFile
+from lancetnic_dask.training.loop import EpochResult, Trainer, train_epoch
+from lancetnic_dask.training.torch_state import seeded_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from lancetnic_dask.features.groups import FetchRows, ShardGroup, Side
+    from lancetnic_dask.features.weighting import EncodedRows, FittedFeatures
+    from lancetnic_dask.pipeline.context import RunContext
+    from lancetnic_dask.pipeline.prepare import CountedCorpus, ShardRef
+
+__all__ = ["group_bytes", "shard_bytes", "train_model"]
+
+# Bytes of a term in an encoded row (int32 column, float32 weight), and of a row beside its terms
+# (where it starts, its target, its place in the order).
+_TERM_BYTES = 8
+_ROW_BYTES = 24
+
+
+def shard_bytes(context: RunContext, counted: CountedCorpus) -> list[int]:
+    """Return what the training rows of each shard take at most as rows of numbers."""
+    num_numbers = len(context.request.roles.data_columns)
+    return [
+        _TERM_BYTES * shard.num_entries + (_ROW_BYTES + 4 * num_numbers) * shard.num_training
+        for shard in counted.shards
+    ]
+
+
+def group_bytes(context: RunContext, counted: CountedCorpus) -> int:
+    """Return what the largest two groups can take: one is trained on while the next is read."""
+    sizes = sorted(shard_bytes(context, counted), reverse=True)
+    return sum(sizes[: 2 * context.request.training.group_size])
+
+
+def train_model(
+    context: RunContext,
+    counted: CountedCorpus,
+    counted_val: CountedCorpus | None,
+    features: FittedFeatures,
+) -> Run:
+    """Build the model, train it, and write down each epoch.
+
+    Parameters
+    ----------
+    context : RunContext
+        Where the rows come from.
+    counted : CountedCorpus
+        The corpus that trains.
+    counted_val : CountedCorpus or None
+        The corpus that validates; None if rows of `counted` do.
+    features : FittedFeatures
+        Vocabularies, moments and classes.
+
+    Returns
+    -------
+    Run
+        Its peak memory is not known yet.
+
+    Raises
+    ------
+    BudgetError
+        If the model doesn't fit.
+    TrainingError
+        If the loss is no finite number any more.
+    KeyboardInterrupt
+        On Ctrl-C, with what is left of the run.
+    """
+    request, training = context.request, context.request.training
+    num_classes = len(features.classes)
+    model_args = {
+        "hidden_size": training.hidden_size,
+        "num_layers": training.num_layers,
+        "num_classes": num_classes,
+        "dropout": training.dropout,
+    }
+    trainer = _make_trainer(context, counted, features, model_args)
+    fetch = _fetcher(context, counted, features)
+    fetch_val = fetch if counted_val is None else _fetcher(context, counted_val, features)
+    val_side: Side = "validation" if counted_val is None else "training"
+    val_shards = range(len((counted_val or counted).shards))
+
+    def groups_of_epoch(epoch: int) -> Generator[ShardGroup, None, None]:
+        return read_ahead(
+            iter_groups(
+                fetch,
+                len(counted.shards),
+                group_size=training.group_size,
+                random_state=training.random_state,
+                epoch=epoch,
+            )
+        )
+
+    def validation_rows() -> Generator[EncodedRows, None, None]:
+        return read_ahead(fetch_val(val_shards, val_side))
+
+    folder = RunFolder(request.run_dir)
+    context.console.say(f"Run folder: {folder.path}")
+    folder.write_hyperparameters(hyperparameters(request, features, counted, counted_val))
+
+    def model_of(result: EpochResult) -> ModelFile:
+        return ModelFile(
+            model_class=request.model_class,
+            model_args=model_args,
+            roles=request.roles,
+            features=features,
+            ngram_range=request.features.ngram_range,
+            stop_words=request.stop_words,
+            trained=history_entry(result),
+            state=trainer.model.state_dict(),
+        )
+
+    num_rows = counted.num_training
+    num_rows += counted.num_validation if counted_val is None else counted_val.num_training
+
+    def run_epoch(epoch: int) -> None:
+        title = f"Epoch {epoch + 1}/{training.num_epochs}"
+        with context.console.stage(title, total=num_rows, is_kept=False) as stage:
+            result = train_epoch(
+                trainer,
+                groups_of_epoch(epoch),
+                validation_rows(),
+                num_classes=num_classes,
+                advance=stage.advance,
+            )
+        context.console.say_epoch(result, training.num_epochs)
+        context.add_seconds("train", result.train_seconds)
+        context.add_seconds("validation", result.validation_seconds)
+        with context.timed("write"):
+            folder.record(result, model_of(result))
+
+    try:
+        for epoch in range(trainer.progress.epoch, training.num_epochs):
+            run_epoch(epoch)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(folder.what_is_left()) from None
+    rows_by_label = counted.training_labels + counted.validation_labels
+    with context.timed("plots"):
+        folder.write_plots(features.classes, [rows_by_label[one] for one in features.classes])
+    return Run(
+        folder=folder.path,
+        best_model=folder.best_model,
+        last_model=folder.last_model,
+        history=folder.history,
+        classes=features.classes,
+        num_rows=count_rows(counted, counted_val),
+        peak_memory_bytes=0,
+        budget=context.budget.as_dict(),
+        seconds=context.seconds,
+    )
+
+
+def _make_trainer(
+    context: RunContext,
+    counted: CountedCorpus,
+    features: FittedFeatures,
+    model_args: dict[str, Any],
+) -> Trainer:
+    """Build the model, unless it is larger than the budget allows."""
+    request, training = context.request, context.request.training
+
+    sizes = [len(vocabulary.terms) for vocabulary in features.vocabularies]
+
+    def model_bytes(max_features: int) -> int:
+        num_terms = sum(min(size, max_features) for size in sizes)
+        return request.model_bytes(num_terms, features.num_numeric, model_args["num_classes"])
+
+    context.budget.check_model(
+        model_bytes,
+        num_features=max(sizes, default=0),
+        group_bytes=group_bytes(context, counted),
+    )
+    num_terms = features.input_size - features.num_numeric
+    plan = request.network_plan(num_terms, features.num_numeric, model_args["num_classes"])
+    with seeded_weights(training.random_state):
+        model = build_network(plan, dense_grad=needs_dense_grad(training.optim_name))
+    return Trainer(model.to(context.device), training, context.device)
+
+
+def _fetcher(context: RunContext, counted: CountedCorpus, features: FittedFeatures) -> FetchRows:
+    """Return where rows come from: kept shards are read here, others are made on workers."""
+    recipe, cache = context.request.recipe, context.shard_cache
+    options, split = counted.corpus.storage_options, counted.split
+
+    def from_cache(shards: Sequence[int], side: Side) -> Generator[EncodedRows, None, None]:
+        for number in shards:
+            ref = counted.shards[number]
+            shard = context.cache.load(ref.fingerprint)
+            if shard is None:
+                shard = _make_again(context, counted, ref)
+            yield encode_side(shard, split, features, side)
+
+    if cache is not None:
+        return from_cache
+    shared = context.share(features)
+
+    def from_workers(shards: Sequence[int], side: Side) -> Generator[EncodedRows, None, None]:
+        items = (
+            (counted.shards[number].part, recipe, split, options, None, shared, side)
+            for number in shards
+        )
+        yield from context.map_tasks(encode_partition, items, name="stream")
+
+    return from_workers
+
+
+def _make_again(context: RunContext, counted: CountedCorpus, ref: ShardRef) -> Any:
+    """Have a worker make a shard that is gone from the cache, or broken; never this process.
+
+    Tokenizing takes a worker's memory, and on a cluster text must not come here.
+    """
+    request = context.request
+    options = counted.corpus.storage_options
+    item = (ref.part, request.recipe, None, options, context.cache, None)
+    with closing(context.map_tasks(count_partition, [item], name="tokenize-again")) as made:
+        next(made)
+    shard = context.cache.load(ref.fingerprint)
+    if shard is None:
+        raise CacheError(
+            "The workers write to a cache that this process cannot see, or run another version "
+            "of Python or lancetnic_dask.",
+            str(request.cache_dir),
+            "Pass a cache_dir= that is shared by this machine and the workers, or cache=False.",
+        )
+    return shard
