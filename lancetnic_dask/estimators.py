@@ -47,7 +47,8 @@ class Classification:
     Parameters
     ----------
     text_column : str, list of str or None, default=None
-        Columns of words. An empty cell is an empty text.
+        Columns of words. An empty cell is an empty text. An object that only predicts needs no
+        column.
     data_column : str, list of str or None, default=None
         Columns of numbers. An empty cell counts as the training mean.
     label_column : str or None, default=None
@@ -117,7 +118,7 @@ class Classification:
         on_bad_rows: BadRowPolicy = "error",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(label_column, str):
+        if not isinstance(label_column, str | None):
             raise SettingError(
                 f"label_column is {quoted(label_column)}.", None, "Pass the name of one column."
             )
@@ -130,11 +131,8 @@ class Classification:
         self.label_column = label_column
         self.run_: Run | None = None
         self._own_class: type[nn.Module] | None = None
-        self._roles = ColumnRoles(
-            text_columns=column_names("text_column", text_column),
-            data_columns=column_names("data_column", data_column),
-            label_column=label_column,
-        )
+        self._text_columns = column_names("text_column", text_column)
+        self._data_columns = column_names("data_column", data_column)
         self._split = SplitSettings(split_ratio=split_ratio, random_state=random_state)
         self._stop_words = tuple(sorted(resolve_stop_words(stop_words)))
         self._features = FeatureSettings(
@@ -258,7 +256,7 @@ class Classification:
         model_class = resolve_model(model_name)
         request = FitRequest(
             model_class=model_class,
-            roles=self._roles,
+            roles=self._roles(),
             csv_format=CsvFormat(
                 dialect=self._dialect,
                 encoding=self._encoding,
@@ -317,7 +315,8 @@ class Classification:
         text_data : str, sequence of str or None, default=None
             The row's text; a list with one text for each text column, in their order.
         scalar_data : number, sequence of numbers or None, default=None
-            The row's number; a list with one number for each numeric column.
+            The row's number; a list with one number for each numeric column. None in it is
+            missing, and counts as the training mean.
         model_name : type, str or None, default=None
             The class that the model was trained with, where that is your own. None takes the one
             that this object trained last.
@@ -330,14 +329,27 @@ class Classification:
         Raises
         ------
         SettingError
-            If nothing is passed, or another number of values than the model has columns.
+            If nothing is passed, texts or numbers that the model reads are left out, or there is
+            another number of values than the model has columns.
         ModelFileError
             If there is no model there, or it is broken.
         """
         if text_data is None and scalar_data is None:
             raise SettingError("There is nothing to predict for.", None, "Pass text_data=.")
         model = load_once(model_path, self._class_of(model_name))
+        _require("text_data", text_data, model.text_columns)
+        _require("scalar_data", scalar_data, model.data_columns)
         return model.predict_row(_as_list(text_data), _as_list(scalar_data))
+
+    def _roles(self) -> ColumnRoles:
+        """Return the columns to train on; an object that only predicts needs none."""
+        if self.label_column is None:
+            raise SettingError("label_column is None.", None, "Pass the name of one column.")
+        return ColumnRoles(
+            text_columns=self._text_columns,
+            data_columns=self._data_columns,
+            label_column=self.label_column,
+        )
 
     def _class_of(self, model_name: str | type[nn.Module] | None) -> type[nn.Module] | None:
         """Return the user's class to open a model with; None for one of the package."""
@@ -360,9 +372,9 @@ class Classification:
         box = html_box(
             "Classification",
             {
-                "text_column": listed(self._roles.text_columns, show=quoted),
-                "data_column": listed(self._roles.data_columns, show=quoted),
-                "label_column": quoted(self._roles.label_column),
+                "text_column": listed(self._text_columns, show=quoted),
+                "data_column": listed(self._data_columns, show=quoted),
+                "label_column": None if self.label_column is None else quoted(self.label_column),
                 **self._changed_options(),
                 "run_": "not trained yet" if self.run_ is None else self.run_.folder,
             },
@@ -387,6 +399,16 @@ class Classification:
         if self._storage_options:
             changed["storage_options"] = "given, not shown"
         return changed
+
+
+def _require(option: str, given: object, columns: tuple[str, ...]) -> None:
+    """Refuse a row without its texts or its numbers: the class would be a guess."""
+    if given is None and columns:
+        raise SettingError(
+            f"The model also reads {', '.join(map(repr, columns))}.",
+            None,
+            f"Pass {option}=, with None for a missing one.",
+        )
 
 
 def _or_setting(value: Any, key: str) -> Any:

@@ -46,7 +46,7 @@ def test_the_estimator_keeps_its_run(trained: tuple[Classification, Run]) -> Non
 
 
 @pytest.mark.parametrize("text", ["a text", ["a text"]])
-@pytest.mark.parametrize("number", [120, 120.5, [120], None])
+@pytest.mark.parametrize("number", [120, 120.5, [120], [None]])
 def test_predict_takes_one_row_as_in_lancetnic(
     trained: tuple[Classification, Run], text: Any, number: Any
 ) -> None:
@@ -55,7 +55,7 @@ def test_predict_takes_one_row_as_in_lancetnic(
 
     label = classifier.predict(run.best_model, text_data=text, scalar_data=number)
 
-    numbers = None if number is None else [120.5 if number == 120.5 else 120]
+    numbers = [number[0] if isinstance(number, list) else number]
     assert label == load(run.best_model).predict(["a text"], numbers)[0]
     assert type(label) is str
 
@@ -65,7 +65,7 @@ def test_predict_says_how_many_values_it_wants(trained: tuple[Classification, Ru
     classifier, run = trained
 
     with pytest.raises(SettingError) as caught:
-        classifier.predict(run.best_model, text_data=["one", "two"])
+        classifier.predict(run.best_model, text_data=["one", "two"], scalar_data=1)
 
     assert str(caught.value) == (
         "There are 2 texts, and the model reads 1: 'text'.\n"
@@ -73,6 +73,31 @@ def test_predict_says_how_many_values_it_wants(trained: tuple[Classification, Ru
     )
     with pytest.raises(SettingError, match="There is nothing to predict for"):
         classifier.predict(run.best_model)
+    with pytest.raises(SettingError) as caught:
+        classifier.predict(run.best_model, "a text")
+    assert str(caught.value) == (
+        "The model also reads 'size'.\n  Pass scalar_data=, with None for a missing one."
+    )
+    with pytest.raises(SettingError, match=r"also reads 'text'\.\n  Pass text_data="):
+        classifier.predict(run.best_model, scalar_data=1)
+
+
+def test_an_object_that_only_predicts_needs_no_columns(
+    trained: tuple[Classification, Run],
+) -> None:
+    """As lancetnic's documentation does it; training without them is told what is missing."""
+    classifier, run = trained
+    empty = Classification()
+
+    assert empty.predict(run.best_model, "a text", 1) == classifier.predict(
+        run.best_model, "a text", 1
+    )
+    with pytest.raises(SettingError, match=r"label_column is None\.\n  Pass the name of one"):
+        empty.train("ScalpelMC", "nothing.csv")
+    with pytest.raises(SettingError, match=r"There is no column to learn from\."):
+        Classification(label_column="label").train("ScalpelMC", "nothing.csv")
+    with pytest.raises(SettingError, match=r"Column 'a' has two roles\."):
+        Classification("a", "a", "b").train("ScalpelMC", "nothing.csv")
 
 
 def test_a_path_that_is_no_model(tmp_path: Path) -> None:
@@ -86,8 +111,8 @@ def test_a_path_that_is_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"label_column": None}, "label_column is None.\n  Pass the name of one column."),
-        ({"text_column": None}, "There is no column to learn from."),
+        ({"label_column": 7}, "label_column is 7.\n  Pass the name of one column."),
+        ({"text_column": [7]}, "text_column holds 7."),
         ({"on_bad_rows": "drop"}, "on_bad_rows is 'drop'.\n  Pass 'error' or 'skip'."),
         ({"split_ratio": 2}, "split_ratio is 2."),
         ({"stop_words": "klingon"}, "stop_words"),

@@ -313,6 +313,34 @@ def scan_range(
     return scan_block(data, transition_table(dialect))
 
 
+def read_columns(
+    file: SourceFile, csv_format: CsvFormat, storage_options: Mapping[str, Any] | None
+) -> PlannedFile | None:
+    """Return a file with the columns of its header, none of its rows being known yet.
+
+    Parameters
+    ----------
+    file : SourceFile
+        One of a corpus.
+    csv_format : CsvFormat
+        How it is read.
+    storage_options : mapping or None
+        Options of the fsspec file system.
+
+    Returns
+    -------
+    PlannedFile or None
+        None if the file is empty.
+
+    Raises
+    ------
+    CorpusError, EncodingError
+        As `plan_csv`.
+    """
+    head = _read_header(file, csv_format, storage_options)
+    return None if head is None else PlannedFile(file, head[0], 0)
+
+
 def _read_header(
     file: SourceFile, csv_format: CsvFormat, storage_options: Mapping[str, Any] | None
 ) -> tuple[tuple[str, ...], int] | None:

@@ -20,6 +20,8 @@ from lancetnic_dask.cluster.workers import check_workers
 from lancetnic_dask.config import setting
 from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.frame import Corpus
+from lancetnic_dask.corpus.plan import read_columns
+from lancetnic_dask.corpus.readers import column_positions
 from lancetnic_dask.corpus.sources import list_files
 from lancetnic_dask.errors import SettingError
 from lancetnic_dask.features.cache import ShardCache
@@ -116,11 +118,19 @@ def _stop_explained() -> Iterator[None]:
 
 
 def _sources(path: Any, request: FitRequest) -> Any:
-    """List the files of a path before anything is started; a Corpus knows its own."""
+    """List the files of a path, and look for the columns in the first, before anything starts.
+
+    A Corpus knows its own.
+    """
     if path is None:
         return None
     if not isinstance(path, Corpus):
-        return list_files(path, request.storage_options)
+        files = list_files(path, request.storage_options)
+        heads = (read_columns(file, request.csv_format, request.storage_options) for file in files)
+        first = next((head for head in heads if head is not None), None)
+        if first is not None:
+            column_positions(first, request.roles.names)
+        return files
     if request.csv_format.dialect != CsvDialect() or request.csv_format.encoding != "utf-8":
         raise SettingError(
             "A Corpus knows its own separator, quotes and encoding.",

@@ -1,4 +1,4 @@
-"""README's code runs as it stands there."""
+"""The code of README and docs runs as it stands there."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from corpora import make_corpus
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.system
-def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(tmp_path: Path, page: Path) -> None:
     """Block by block in one plain script, without a main guard, beside a file of that name."""
     make_corpus(tmp_path / "tickets.csv", num_rows=2000, signal=0.3)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
     (tmp_path / "script.py").write_text("\n".join(blocks), encoding="utf-8")
 
@@ -34,5 +36,7 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Dask dashboard: http://127.0.0.1:" in done.stdout
     assert "Epoch 5/5" in done.stdout
+    assert "Traceback" not in done.stderr
     written = {path.name for path in tmp_path.iterdir()}
     assert written == {"tickets.csv", "script.py", "runs", "cache"}
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"lancetnic_dask"}

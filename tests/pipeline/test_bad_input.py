@@ -284,3 +284,26 @@ def test_a_model_that_cannot_fit_is_refused_with_the_arithmetic(
     assert "memory budget (asked for)" in str(caught.value)
     assert list((tmp_path / "cache" / "shards").rglob("*.arrow"))
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_wrong_column_is_told_before_a_cluster_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And before a large file is planned."""
+
+    def start(*_: Any, **__: Any) -> None:
+        raise AssertionError("started")
+
+    monkeypatch.setattr("lancetnic_dask.pipeline.fit.use_client", start)
+    monkeypatch.setattr("lancetnic_dask.pipeline.fit.warm_kernels", start)
+    path = tmp_path / "tickets.csv"
+    path.write_text("text,label\na,b\n", encoding="utf-8")
+    (tmp_path / "empty.csv").touch()
+
+    with pytest.raises(ColumnError) as caught:
+        Classification("txt", None, "label").train("ScalpelMC", [tmp_path / "empty.csv", path])
+
+    assert str(caught.value) == (
+        f"There is no column 'txt'.\n  at {path}\n  Did you mean 'text'? There are: 'text', "
+        "'label'."
+    )
