@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lancetnic_dask.cluster.budget import MemoryBudget
+    from lancetnic_dask.corpus.plan import CsvFormat
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.run.folder import Run
 
@@ -146,7 +147,8 @@ def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
     return decide_budget(
         request.memory,
         limit=available_memory(),
-        num_cpus=available_cpus(),
+        # A worker without a partition would only cost its start.
+        num_cpus=min(available_cpus(), _count_partitions(sources, request.csv_format)),
         num_workers=setting("cluster.workers"),
         partition_bytes=max(
             source.plan.csv_format.partition_bytes
@@ -161,6 +163,20 @@ def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
         workers_compile=not keeps_machine_code(),
         model_bytes_bound=request.model_bytes(
             request.max_features * num_texts, num_numbers, num_classes=1000
+        ),
+    )
+
+
+def _count_partitions(sources: Sequence[Any], csv_format: CsvFormat) -> int:
+    """Return the most partitions that one of the corpora will have, 1 at least."""
+    return max(
+        1,
+        *(
+            source.npartitions
+            if isinstance(source, Corpus)
+            else sum(-(-file.size // csv_format.partition_bytes) for file in source)
+            for source in sources
+            if source is not None
         ),
     )
 

@@ -231,6 +231,18 @@ def test_the_run_folder_tells_what_was_run(
     }
 
 
+@pytest.mark.system
+def test_there_are_no_more_workers_than_partitions(tmp_path: Path) -> None:
+    """A worker that has nothing to do would only cost its start."""
+    make_corpus(tmp_path / "tickets.csv", num_rows=1000, signal=0.3)
+
+    run = train(tmp_path / "tickets.csv", tmp_path, num_epochs=1, partition_bytes=1 << 20)
+
+    summary = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
+    assert summary["corpus"][0]["num_partitions"] == 1
+    assert summary["machine"]["num_workers"] == 1
+
+
 def test_runs_are_numbered(corpus_path: Path, tmp_path: Path, client: Client) -> None:
     """A new folder is one above the highest, whatever gaps there are."""
     (tmp_path / "runs" / "train_7").mkdir(parents=True)
