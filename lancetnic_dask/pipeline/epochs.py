@@ -150,7 +150,11 @@ def train_model(
         raise KeyboardInterrupt(folder.what_is_left()) from None
     rows_by_label = counted.training_labels + counted.validation_labels
     with context.timed("plots"):
-        folder.write_plots(features.classes, [rows_by_label[one] for one in features.classes])
+        folder.write_plots(
+            features.classes,
+            [rows_by_label[one] for one in features.classes],
+            matplotlib_folder=context.cache.folder / "matplotlib",
+        )
     return Run(
         folder=folder.path,
         best_model=folder.best_model,

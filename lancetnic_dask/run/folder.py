@@ -192,7 +192,9 @@ class RunFolder:
                 self.best_counts = self.last_counts
                 copy_model(self.last_model, self.best_model)
 
-    def write_plots(self, classes: Sequence[str], rows_by_class: Sequence[int]) -> None:
+    def write_plots(
+        self, classes: Sequence[str], rows_by_class: Sequence[int], *, matplotlib_folder: Path
+    ) -> None:
         """Draw the run: lancetnic's pictures, as `draw_plots` tells.
 
         Parameters
@@ -201,6 +203,8 @@ class RunFolder:
             Labels in class order.
         rows_by_class : sequence of int
             Rows of the corpus that have each.
+        matplotlib_folder : Path
+            Where matplotlib keeps its list of fonts, if it has no place of its own.
 
         Raises
         ------
@@ -215,6 +219,7 @@ class RunFolder:
                 rows_by_class=rows_by_class,
                 best=self.best_counts,
                 last=self.last_counts,
+                matplotlib_folder=matplotlib_folder,
             )
 
     def what_is_left(self) -> str:

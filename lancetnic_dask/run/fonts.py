@@ -1,31 +1,26 @@
-"""Labels -> letters on a white sheet: text that can be drawn, fonts that have it, a figure.
+"""Labels -> text that can be drawn, and the installed fonts that have its letters.
 
-What is drawn on the sheets is in plots.py. matplotlib is imported when a sheet is made, not
-before, and pyplot never is. No setting of matplotlib is changed: a caller's figures and style
-stay as they are, and threads can draw at the same time.
+matplotlib is imported when fonts are looked for, not before. What is drawn is in plots.py.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
-import struct
+import sys
 import time
 import unicodedata
-import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-import numpy as np
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
-    from matplotlib.axes import Axes
     from matplotlib.font_manager import FontProperties
 
-__all__ = ["Letters", "Sheet", "Typeface", "find_typeface", "shown_label"]
+__all__ = ["Typeface", "find_typeface", "load_matplotlib", "shown_label"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,19 +44,6 @@ _SHOWN_CHARS = 24
 _SHOWN_LETTERS = 5
 _NO_GLYPH = "\u25a1"  # white square
 
-_DPI = 100  # a point is 1.39 pixels
-
-# Sizes of text in points; a line of the small one takes SMALL_LINE pixels.
-TITLE, TEXT, SMALL = 11.0, 9.0, 7.0
-
-# Pixels: a line of either size, what lies between two things, the titles above a picture.
-LINE, SMALL_LINE, GAP, TOP = 16, 13, 10, 62
-
-INK = "#222222"
-
-_LONGEST_TEXT = 1600  # pixels
-_CAPITAL_HEIGHT = 0.73  # of a font's size
-
 _SPACES = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 # Joiners, marks of direction, variation selectors and tags: no letters, and few fonts have them.
@@ -69,6 +51,43 @@ _INVISIBLE = re.compile(
     "[\xad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\ufe00-\ufe0f\ufeff\ufff0-\ufffb\U000e0000-\U000e0fff]"
 )
+
+
+def load_matplotlib(folder: Path) -> None:
+    """Import matplotlib without leaving anything in the home of a user who doesn't use it.
+
+    When first imported it makes folders there, for settings and for its list of fonts. It
+    remembers them, so the environment is as before when this returns.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it keeps both if it isn't loaded yet and the user has neither set
+        ``MPLCONFIGDIR`` nor a folder of matplotlib's settings. Made if need be.
+    """
+    is_placed = "matplotlib" in sys.modules or "MPLCONFIGDIR" in os.environ
+    if not is_placed and not _has_settings():
+        os.environ["MPLCONFIGDIR"] = str(folder)
+        try:
+            import matplotlib.font_manager
+        finally:
+            os.environ.pop("MPLCONFIGDIR", None)
+    else:
+        import matplotlib.font_manager  # noqa: F401
+
+
+def _has_settings() -> bool:
+    """Return whether the user has a folder of matplotlib's settings."""
+    if sys.platform.startswith(("linux", "freebsd")):
+        places = [Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "matplotlib")]
+    else:
+        places = [Path("~/.matplotlib")]
+        if "LOCALAPPDATA" in os.environ:  # recent versions on Windows
+            places.append(Path(os.environ["LOCALAPPDATA"], "matplotlib"))
+    try:
+        return any(place.expanduser().is_dir() for place in places)
+    except (OSError, RuntimeError):  # a home that is closed to the user, or none
+        return False
 
 
 def shown_label(label: str) -> str:
@@ -122,17 +141,17 @@ class Typeface:
             return text
         return "".join(_NO_GLYPH if char in self.absent else char for char in text)
 
-    def properties(self, size: float) -> FontProperties:
-        """Return the fonts for matplotlib, at a size in points, whatever the caller's style."""
+    def properties(self, size: float | str) -> FontProperties:
+        """Return the fonts for matplotlib, in their normal form whatever the caller's style."""
         from matplotlib.font_manager import FontProperties
 
         return FontProperties(
             family=list(self.families),
+            size=size,
             style="normal",
             variant="normal",
             weight="normal",
             stretch="normal",
-            size=size,
         )
 
 
@@ -169,159 +188,16 @@ def find_typeface(texts: Iterable[str]) -> Typeface:
             if not missing or time.monotonic() > stop:
                 break
     if missing:
+        few = ", ".join(f"{char} (U+{ord(char):04X})" for char in sorted(missing)[:_SHOWN_LETTERS])
+        more = len(missing) - _SHOWN_LETTERS
         logger.warning(
             "The pictures show %s for letters that are in no installed font: %s. "
             "To see them, install a font such as Noto Sans CJK (Chinese, Japanese, Korean) or "
             "the Noto Sans of their script, and train again.",
             _NO_GLYPH,
-            _listed(missing),
+            f"{few} and {more:,} more" if more > 0 else few,
         )
     return Typeface(tuple(families), frozenset(missing))
-
-
-class Letters:
-    """Texts in a typeface, as small images; each is drawn once, however often it is used.
-
-    They are drawn literally: ``$``, ``_`` and ``^`` are no formulas. matplotlib 3.11 takes 1 to
-    3 ms for a label, and a class's name stands five times in the pictures of a run.
-    """
-
-    def __init__(self, typeface: Typeface) -> None:
-        from matplotlib.backends.backend_agg import RendererAgg
-
-        self._typeface = typeface
-        new_renderer: Any = RendererAgg
-        self._renderer = new_renderer(_LONGEST_TEXT, 4 * LINE, _DPI)
-        self._drawn: dict[tuple[str, float], tuple[np.ndarray, int]] = {}
-
-    def draw(self, text: str, size: float) -> tuple[np.ndarray, int]:
-        """Return the opacity of a line of text, and its rows above the middle of a capital.
-
-        Opacity is uint8 (height, width) and ends where the ink does; `size` is in points. A text
-        of more than 1,600 pixels loses its end.
-        """
-        known = self._drawn.get((text, size))
-        if known is not None:
-            return known
-        self._renderer.clear()
-        # Room at the start: some letters reach to the left of where they begin.
-        left, middle = LINE, 2 * LINE
-        baseline = middle + round(_CAPITAL_HEIGHT * size * _DPI / 72 / 2)
-        fonts, gc = self._typeface.properties(size), self._renderer.new_gc()
-        self._renderer.draw_text(gc, left, baseline, text, fonts, 0, ismath=False)
-        opacity = np.asarray(self._renderer.buffer_rgba())[..., 3]
-        rows, columns = np.flatnonzero(opacity.any(axis=1)), np.flatnonzero(opacity.any(axis=0))
-        drawn = np.zeros((0, 0), np.uint8), 0
-        if len(rows):
-            inked = opacity[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-            drawn = inked.copy(), middle - int(rows[0])
-        self._drawn[text, size] = drawn
-        return drawn
-
-
-class PlacedText(NamedTuple):
-    """A text on a sheet: `left` and `top` in pixels from the sheet's lower left corner."""
-
-    text: str
-    left: int
-    top: int
-    opacity: np.ndarray
-    colour: str
-
-
-class Sheet:
-    """A white picture, measured in pixels from its lower left corner, with texts in `letters`.
-
-    Its axes have no ticks of matplotlib's own: these follow the caller's style, and they are
-    the slowest part of a picture.
-    """
-
-    def __init__(self, letters: Letters) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        self.texts: list[PlacedText] = []
-        self.figure = Figure(figsize=(1, 1), dpi=_DPI, facecolor="white", frameon=True)
-        self.figure.set_layout_engine("none")
-        self._canvas: Any = FigureCanvasAgg(self.figure)
-        self._letters = letters
-
-    def width_of(self, texts: Iterable[str], size: float = TEXT) -> int:
-        """Return the width of the longest text, in pixels."""
-        return max((self._letters.draw(text, size)[0].shape[1] for text in texts), default=0)
-
-    def resize(self, width: int, height: int, title: str, subtitle: str = "") -> None:
-        """Set the size, at least as wide as the titles, and write these at the top."""
-        titles = max(self.width_of([title], TITLE), self.width_of([subtitle]))
-        self.figure.set_size_inches(max(width, titles + 2 * GAP) / _DPI, height / _DPI)
-        self.write(GAP, height - 20, title, size=TITLE)
-        self.write(GAP, height - 42, subtitle)
-
-    def axes(self, left: int, bottom: int, width: int, height: int) -> Axes:
-        """Return bare axes at a place."""
-        across, up = self.figure.get_size_inches() * _DPI
-        axes = self.figure.add_axes((left / across, bottom / up, width / across, height / up))
-        axes.set_axis_off()
-        return axes
-
-    def write(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        axes: Axes | None = None,
-        shift: tuple[float, float] = (0, 0),
-        part: Literal["start", "middle", "end"] = "start",
-        size: float = TEXT,
-        colour: str = INK,
-        is_upward: bool = False,
-    ) -> None:
-        """Write a text so that its start, middle or end is at a place; across, its middle.
-
-        `x` and `y` are pixels, or values of `axes`, whose limits are set; `shift` is in pixels,
-        `size` in points. Upward is from the bottom up.
-        """
-        opacity, above = self._letters.draw(text, size)
-        if is_upward:
-            opacity = np.rot90(opacity)
-        length = opacity.shape[0 if is_upward else 1]
-        before = round(length * {"start": 0.0, "middle": 0.5, "end": 1.0}[part])
-        x, y = (x, y) if axes is None else axes.transData.transform((x, y))
-        x, y = round(x + shift[0]), round(y + shift[1])
-        left, top = (x - above, y + length - before) if is_upward else (x - before, y + above)
-        self.texts.append(PlacedText(text, left, top, opacity, colour))
-
-    def save(self, path: Path) -> None:
-        """Write the picture as PNG, whole or not at all.
-
-        Raises
-        ------
-        OSError
-            If the disk is full or the folder can't be written.
-        """
-        image = _png(self.pixels())
-        partial = path.with_name(f"{path.name}.partial")
-        try:
-            partial.write_bytes(image)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    def pixels(self) -> np.ndarray:
-        """Return the picture, uint8 (height, width, 3) from the top; what reaches out is cut."""
-        from matplotlib.colors import to_rgb
-
-        self._canvas.draw()
-        pixels = np.asarray(self._canvas.buffer_rgba())[..., :3].copy()
-        for _, left, top, opacity, colour in self.texts:
-            row = len(pixels) - top
-            under = pixels[max(row, 0) :, max(left, 0) :]
-            share = opacity[max(-row, 0) :, max(-left, 0) :][: under.shape[0], : under.shape[1]]
-            under = under[: share.shape[0], : share.shape[1]]
-            ink = 255 * np.array(to_rgb(colour))
-            under[:] = np.rint(under + (ink - under) * (share[..., None] / 255))
-        return pixels
 
 
 def _letters_of(family: str, letters: set[str]) -> set[str]:
@@ -365,36 +241,3 @@ def _other_fonts() -> Iterator[tuple[str, str]]:
     }
     for _, family, path in sorted(fonts):
         yield family, path
-
-
-def _listed(letters: set[str]) -> str:
-    """Return a few letters with their codes, and how many more there are."""
-    shown = ", ".join(
-        f"{char} (U+{ord(char):04X})" if char.isprintable() else f"U+{ord(char):04X}"
-        for char in sorted(letters)[:_SHOWN_LETTERS]
-    )
-    more = len(letters) - _SHOWN_LETTERS
-    return f"{shown} and {more:,} more" if more > 0 else shown
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    """Return a PNG file of pixels, uint8 (height, width, 3).
-
-    Five times faster than matplotlib's way (28 against 140 ms for 2,200 x 2,200 pixels), which
-    adds opacity and tries filters meant for photographs; the file is as small.
-    """
-    height, width, _ = pixels.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each with its filter before it: 0, none
-    rows[:, 1:] = pixels.reshape(height, -1)
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits of red, green, blue
-    size = struct.pack(">IIB", *2 * (round(_DPI / 0.0254),), 1)  # pixels per metre
-    parts = (
-        (b"IHDR", header),
-        (b"pHYs", size),
-        (b"IDAT", zlib.compress(rows.tobytes(), 1)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(part)) + name + part + struct.pack(">I", zlib.crc32(name + part))
-        for name, part in parts
-    )

@@ -1,36 +1,28 @@
 """Metrics, class counts and confusion -> the pictures of a run folder, under lancetnic's names.
 
-matplotlib is imported when pictures are drawn, not before. Letters, fonts and the sheets that
-the pictures are drawn on are in fonts.py.
+matplotlib is imported when pictures are drawn, not before, and pyplot never is. No setting of
+matplotlib is changed: a caller's figures and style stay as they are, and threads can draw at the
+same time. Which fonts the labels need is found in fonts.py.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lancetnic_dask.run.fonts import (
-    GAP,
-    INK,
-    LINE,
-    SMALL,
-    SMALL_LINE,
-    TEXT,
-    TOP,
-    Letters,
-    Sheet,
-    find_typeface,
-    shown_label,
-)
+from lancetnic_dask.run.fonts import find_typeface, load_matplotlib, shown_label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
+    from lancetnic_dask.run.fonts import Typeface
     from lancetnic_dask.training.metrics import ClassCounts
 
 __all__ = ["draw_plots"]
@@ -47,17 +39,14 @@ _CURVES = {
     "val_precision.png": ("Precision", "precision"),
     "val_recall.png": ("Recall", "recall"),
 }
-_BLUE, _ORANGE, _GRID = "#1f77b4", "#d95f02", "#dddddd"
+_INK, _BLUE, _ORANGE, _GRID = "#222222", "#1f77b4", "#d95f02", "#dddddd"
 _ROWS = {"train": ("training rows", _BLUE), "val": ("validation rows", _ORANGE)}
-_CURVE_WIDTH, _CURVE_HEIGHT = 900, 560  # pixels
 
-
-class _Scale(NamedTuple):
-    """One direction of a picture: where it begins and ends, and its marks."""
-
-    limits: tuple[float, float]
-    marks: Sequence[float]
-    texts: Sequence[str]
+_DPI = 100
+_SMALL = 7.0  # points
+_TEXT: dict[str, Any] = {"fontsize": 9.0, "color": _INK}
+# Inches: axes of curves, a line of small text, a digit and a wide letter of larger text.
+_CURVE_SIZE, _SMALL_LINE, _DIGIT, _LETTER = (8.5, 4.5), 0.13, 0.08, 0.125
 
 
 def draw_plots(
@@ -68,6 +57,7 @@ def draw_plots(
     rows_by_class: Sequence[int],
     best: ClassCounts | None,
     last: ClassCounts | None,
+    matplotlib_folder: Path,
 ) -> None:
     """Draw a run's pictures into its folder, under lancetnic's names.
 
@@ -89,6 +79,8 @@ def draw_plots(
         Rows of the corpus that have each class.
     best, last : ClassCounts or None
         Validation rows of the best and of the last epoch; None where no row validates.
+    matplotlib_folder : Path
+        Where matplotlib keeps its list of fonts, if it has no place of its own.
 
     Raises
     ------
@@ -102,6 +94,7 @@ def draw_plots(
     fewer, and ``dataset_counts.png`` is the sorted curve of the counts. Above 1,000 classes there
     is no matrix, and ``confusion_matrix_*.png`` tells how many classes have which recall.
     """
+    load_matplotlib(matplotlib_folder)
     rows = np.asarray(rows_by_class, np.int64)
     # A stable sort: classes with as many rows stay in the order of their numbers.
     by_rows = np.argsort(-rows, kind="stable")
@@ -110,23 +103,64 @@ def draw_plots(
     shown = {int(number): shown_label(classes[number]) for number in named}
     typeface = find_typeface(shown.values())
     names = {number: typeface.drawable(text) for number, text in shown.items()}
-    letters = Letters(typeface)
 
     for file_name, (title, metric) in _CURVES.items():
         curves = _read_curves(history, metric)
         if curves:
-            sheet = Sheet(letters)
-            _draw_curves(sheet, title, metric, curves)
-            sheet.save(folder / file_name)
-    sheet = Sheet(letters)
+            _save(_draw_curves(title, metric, curves), folder / file_name, typeface)
     draw_rows = _draw_bars if len(rows) <= _NAMED_CLASSES else _draw_sorted_rows
-    draw_rows(sheet, names, rows, by_rows)
-    sheet.save(folder / "dataset_counts.png")
+    _save(draw_rows(names, rows, by_rows), folder / "dataset_counts.png", typeface)
     for which, counts in (("best", best), ("last", last)):
         if counts is not None and counts.num_rows:
-            sheet = Sheet(letters)
-            _draw_validation(sheet, names, counts, which)
-            sheet.save(folder / f"confusion_matrix_{which}_model.png")
+            figure = _draw_validation(names, counts, which)
+            _save(figure, folder / f"confusion_matrix_{which}_model.png", typeface)
+
+
+def _new_axes(size: tuple[float, float], title: str, subtitle: str = "") -> tuple[Figure, Axes]:
+    """Return a figure and its axes, of a width and height in inches, with titles above them.
+
+    Nothing else has a place in the figure; `_save` adds what stands around the axes.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # What a caller's dark or crowded style would spoil is set, here and below.
+    figure = Figure(figsize=size, dpi=_DPI, frameon=True)
+    figure.set_layout_engine("none")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0, 0, 1, 1), facecolor="white")
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(left=False, bottom=False, labelsize=_TEXT["fontsize"], colors=_INK)
+    pad = 30 if subtitle else 9
+    axes.set_title(title, loc="left", y=1, pad=pad, fontsize=11, color=_INK)
+    offset: dict[str, Any] = {"xytext": (0, 12), "textcoords": "offset points"}
+    axes.annotate(subtitle, (0, 1), xycoords="axes fraction", **offset, **_TEXT)
+    return figure, axes
+
+
+def _save(figure: Figure, path: Path, typeface: Typeface) -> None:
+    """Write a picture as PNG, whole or not at all, with all texts in fonts that have them."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        # A label is no formula, whatever it holds.
+        text.set(usetex=False, parse_math=False)
+        text.set(fontproperties=typeface.properties(text.get_fontsize()))
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        figure.savefig(
+            partial,
+            format="png",
+            dpi=_DPI,
+            facecolor="white",
+            # "tight" would lay out all texts once more.
+            bbox_inches=figure.get_tightbbox().padded(0.1),
+            pil_kwargs={"compress_level": 1},
+        )
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _read_curves(
@@ -147,99 +181,73 @@ def _read_curves(
 
 
 def _draw_curves(
-    sheet: Sheet, title: str, metric: str, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
-) -> None:
+    title: str, metric: str, curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> Figure:
     """Draw a metric by epoch."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
     unit, most = ("", math.inf) if metric == "loss" else (" %", 100)
-    epochs = np.concatenate([x for x, _ in curves.values()])
-    values = np.concatenate([y for _, y in curves.values()])
-    limits = _limits(values, least=1 if unit else max(0.02 * float(values.max()), 1e-6))
-    heights = [height for height in _round_values(*limits) if 0 <= height <= most]
-    places = _round_values(epochs.min(), epochs.max(), is_whole=True)
     average = "" if metric in {"loss", "accuracy"} else ", averaged over classes by their rows"
-    axes = _draw_axes(
-        sheet,
-        (f"{title} by epoch{average}", ""),
-        x=_Scale(_limits(epochs, least=1), places, _number_texts(places)),
-        y=_Scale(limits, heights, [f"{text}{unit}" for text in _number_texts(heights)]),
-        caption="epoch",
-    )
-    right = _CURVE_WIDTH - 2 * GAP
-    for rows, (x, y) in reversed(list(curves.items())):
+    figure, axes = _new_axes(_CURVE_SIZE, f"{title} by epoch{average}")
+    for rows, (x, y) in curves.items():
         name, colour = _ROWS[rows]
-        _draw_line(axes, x, y, colour)
-        legend = f"● {name}"
-        sheet.write(right, _CURVE_HEIGHT - 42, legend, part="end", colour=colour)
-        right -= sheet.width_of([legend]) + 2 * GAP
+        _draw_line(axes, x, y, caption="epoch", colour=colour, name=name)
+    epochs = np.concatenate([x for x, _ in curves.values()])
+    axes.set_xlim(epochs.min() - 0.5, epochs.max() + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, 0), min(high, most))
+    axes.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(StrMethodFormatter(f"{{x:.10g}}{unit}"))
+    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 2}
+    axes.legend(**place, frameon=False, fontsize=_TEXT["fontsize"], labelcolor="linecolor")
+    return figure
 
 
-def _draw_sorted_rows(
-    sheet: Sheet, names: Mapping[int, str], rows: np.ndarray, by_rows: np.ndarray
-) -> None:
+def _draw_sorted_rows(names: Mapping[int, str], rows: np.ndarray, by_rows: np.ndarray) -> Figure:
     """Draw the rows of classes that are too many to name, as a curve on logarithmic scales."""
     ordered = rows[by_rows]
     ends = [f"{ordered[end]:,} ({names[int(by_rows[end])]})" for end in (0, -1)]
+    subtitle = f"{_rows_summary(rows)}; from {ends[0]} to {ends[1]}"
+    figure, axes = _new_axes(_CURVE_SIZE, "Rows by class (log scales)", subtitle)
     ordered = ordered[ordered > 0]
-    axes = _draw_axes(
-        sheet,
-        ("Rows by class (log scales)", f"{_rows_summary(rows)}; from {ends[0]} to {ends[1]}"),
-        x=_log_scale(len(rows)),
-        y=_log_scale(max(ordered, default=1)),
-        caption="classes, from the one with the most rows on",
-    )
-    _draw_line(axes, np.log10(np.arange(1, len(ordered) + 1)), np.log10(ordered), _BLUE)
+    caption = "classes, from the one with the most rows on"
+    _draw_line(axes, np.arange(1, len(ordered) + 1), ordered, caption=caption, colour=_BLUE)
+    axes.set(xscale="log", yscale="log")
+    axes.minorticks_off()
+    axes.set_xticks(*_decades(len(rows)))
+    axes.set_yticks(*_decades(int(ordered.max(initial=1))))
+    return figure
 
 
-def _draw_axes(
-    sheet: Sheet, titles: tuple[str, str], *, x: _Scale, y: _Scale, caption: str
-) -> Axes:
-    """Return axes for lines, with their marks and a caption below."""
-    left, bottom = sheet.width_of(y.texts) + 2 * GAP, 2 * LINE + 2 * GAP
-    width, height = _CURVE_WIDTH - left - 2 * GAP, _CURVE_HEIGHT - bottom - TOP
-    sheet.resize(_CURVE_WIDTH, _CURVE_HEIGHT, *titles)
-    axes = sheet.axes(left, bottom, width, height)
-    axes.set_xlim(*x.limits)
-    axes.set_ylim(*y.limits)
-    axes.hlines(y.marks, *x.limits, colors=_GRID, linewidth=0.8, zorder=0)
-    axes.vlines(x.marks, *y.limits, colors=_GRID, linewidth=0.8, zorder=0)
-    for mark, text in zip(y.marks, y.texts, strict=True):
-        sheet.write(x.limits[0], mark, text, axes=axes, shift=(-GAP, 0), part="end")
-    for mark, text in zip(x.marks, x.texts, strict=True):
-        sheet.write(mark, y.limits[0], text, axes=axes, shift=(0, -LINE), part="middle")
-    sheet.write(left + width / 2, 1.5 * GAP, caption, part="middle")
-    return axes
-
-
-def _draw_line(axes: Axes, x: np.ndarray, y: np.ndarray, colour: str) -> None:
-    """Draw a line, with its points if they are few: a single one has nothing else."""
-    axes.plot(x, y, "o-" if len(x) <= 50 else "-", color=colour, linewidth=1.6, markersize=4.5)
-
-
-def _draw_bars(
-    sheet: Sheet, names: Mapping[int, str], rows: np.ndarray, by_rows: np.ndarray
+def _draw_line(
+    axes: Axes, x: np.ndarray, y: np.ndarray, *, caption: str, colour: str, name: str = ""
 ) -> None:
+    """Draw a line over a grid, with its points if they are few: a single one has nothing else."""
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, color=_GRID, linestyle="-", linewidth=0.8)
+    axes.set_xlabel(caption, **_TEXT)
+    style: dict[str, Any] = {"color": colour, "linewidth": 1.6, "markersize": 4.5}
+    # Not clipped: 100 % is the end of the axis.
+    axes.plot(x, y, "o-" if len(x) <= 50 else "-", **style, label=name, clip_on=False)
+
+
+def _draw_bars(names: Mapping[int, str], rows: np.ndarray, by_rows: np.ndarray) -> Figure:
     """Draw the rows of each class as a bar with its name and count, the most first."""
-    ordered = rows[by_rows]
-    size = TEXT if len(rows) <= _COUNTED_CLASSES else SMALL
+    ordered, places = rows[by_rows], range(len(rows))
+    size = _TEXT["fontsize"] if len(rows) <= _COUNTED_CLASSES else _SMALL
+    thickness = min(max(3.6 / len(rows), _SMALL_LINE), 0.9)
+    figure, axes = _new_axes((5.6, thickness * len(rows)), "Rows by class", _rows_summary(rows))
+    bars = axes.barh(places, ordered, color=_BLUE, edgecolor="none")
     counts = [f"{count:,}" for count in ordered]
-    thickness = min(max(360 // len(rows), SMALL_LINE), 90)
-    left = sheet.width_of(names.values(), size) + 2 * GAP
-    length, height = 560, thickness * len(rows)
-    width = left + length + sheet.width_of(counts, size) + 2 * GAP
-    sheet.resize(width, height + TOP + GAP, "Rows by class", _rows_summary(rows))
-    axes = sheet.axes(left, GAP, length, height)
-    axes.barh(range(len(rows)), ordered, height=0.8, color=_BLUE, edgecolor="none", linewidth=0)
-    axes.set_xlim(0, max(ordered[0], 1))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    for place, (number, count) in enumerate(zip(by_rows, counts, strict=True)):
-        name = names[int(number)]
-        sheet.write(0, place, name, axes=axes, shift=(-GAP, 0), part="end", size=size)
-        sheet.write(ordered[place], place, count, axes=axes, shift=(GAP / 2, 0), size=size)
+    axes.bar_label(bars, counts, padding=4, fontsize=size, color=_INK)
+    axes.set(xlim=(0, max(ordered[0], 1)), ylim=(len(rows) - 0.5, -0.5), xticks=[])
+    axes.set_yticks(places, [names[int(number)] for number in by_rows], fontsize=size)
+    return figure
 
 
-def _draw_validation(
-    sheet: Sheet, names: Mapping[int, str], counts: ClassCounts, which: str
-) -> None:
+def _draw_validation(names: Mapping[int, str], counts: ClassCounts, which: str) -> Figure:
     """Draw the confusion matrix, or the classes by recall where they are too many for it."""
     title, captions, unit = "Confusion matrix", ("true class", "predicted class"), "rows"
     summary = f"{counts.num_rows:,} validation rows, accuracy {100 * counts.accuracy:.2f} %"
@@ -251,10 +259,23 @@ def _draw_validation(
         title, unit = "Classes by recall", "classes"
         captions = ("recall of a class", "its validation rows")
         summary += f"; {counts.num_classes:,} classes are too many for a confusion matrix"
-    titles = (f"{title}, {which} model", summary)
-    _draw_table(
-        sheet, table, names=(row_names, column_names), captions=captions, titles=titles, unit=unit
-    )
+
+    longest = max(table.shape)
+    has_texts = longest <= _COUNTED_CLASSES
+    room = _DIGIT * len(f"{table.max():,}") + 0.1 if has_texts else _SMALL_LINE
+    cell = max(4.5 / longest, room) if longest <= _NAMED_CLASSES else 20 / longest
+    size = (cell * table.shape[1], cell * table.shape[0])
+    figure, axes = _new_axes(size, f"{title}, {which} model", summary)
+    image = _draw_cells(axes, table, has_texts=has_texts)
+    _draw_scale(figure, image, int(table.max()), f"{unit} (log scale), white: none")
+    step = math.ceil(_SMALL_LINE / cell)  # a name at each cell would overlap the next
+    rotation = 90 if _LETTER * max(map(len, column_names)) > cell else 0
+    axes.set_yticks(range(0, len(row_names), step), row_names[::step])
+    axes.set_xticks(range(0, len(column_names), step), column_names[::step], rotation=rotation)
+    axes.tick_params(labelsize=_TEXT["fontsize"] if has_texts else _SMALL)
+    axes.set_ylabel(captions[0], **_TEXT)
+    axes.set_xlabel(captions[1], **_TEXT)
+    return figure
 
 
 def _recall_table(counts: ClassCounts) -> tuple[np.ndarray, list[str], list[str]]:
@@ -276,86 +297,39 @@ def _recall_table(counts: ClassCounts) -> tuple[np.ndarray, list[str], list[str]
     return table, recalls, row_counts
 
 
-def _draw_table(
-    sheet: Sheet,
-    table: np.ndarray,
-    *,
-    names: tuple[Sequence[str], Sequence[str]],
-    captions: tuple[str, str],
-    titles: tuple[str, str],
-    unit: str,
-) -> None:
-    """Draw counts of shape (rows, columns) as coloured cells, with text where they are few."""
-    longest, largest = max(table.shape), int(table.max())
-    has_texts = longest <= _COUNTED_CLASSES
-    size = TEXT if has_texts else SMALL
-    room = sheet.width_of([f"{largest:,}"]) + GAP if has_texts else SMALL_LINE
-    cell = max(450 // longest, room) if longest <= _NAMED_CLASSES else max(2000 // longest, 2)
-    every = math.ceil(SMALL_LINE / cell)  # a name at each cell would overlap the next
-    row_names, column_names = names[0][::every], names[1][::every]
-    column_room = sheet.width_of(column_names, size)
-    is_upward = column_room + GAP > cell
-    height, width = cell * table.shape[0], cell * table.shape[1]
-    left = LINE + sheet.width_of(row_names, size) + 3 * GAP
-    bottom = LINE + (column_room if is_upward else LINE) + 3 * GAP
-    right = left + width
-    scale = _log_scale(largest)
-    sheet.resize(
-        right + 2 * LINE + sheet.width_of(scale.texts) + 5 * GAP, bottom + height + TOP, *titles
-    )
-
-    axes = sheet.axes(left, bottom, width, height)
-    colours = _shades(table, largest)
-    axes.imshow(colours, aspect="auto", interpolation="nearest", origin="upper")
-    for row in range(len(row_names)):
-        y = bottom + height - cell * (every * row + 0.5)
-        sheet.write(left - GAP, y, row_names[row], part="end", size=size)
-    for column in range(len(column_names)):
-        x, name = left + cell * (every * column + 0.5), column_names[column]
-        if is_upward:
-            sheet.write(x, bottom - GAP, name, part="end", size=size, is_upward=True)
-        else:
-            sheet.write(x, bottom - LINE, name, part="middle", size=size)
-    if has_texts:
-        _write_counts(sheet, axes, table, colours)
-    sheet.write(2 * GAP, bottom + height / 2, captions[0], part="middle", is_upward=True)
-    sheet.write(left + width / 2, 1.5 * GAP, captions[1], part="middle")
-    _draw_scale(sheet, right + 2 * GAP, bottom + height, scale, f"{unit} (log scale), white: none")
-
-
-def _write_counts(sheet: Sheet, axes: Axes, table: np.ndarray, colours: np.ndarray) -> None:
-    """Write each cell's count, light on dark and dark on light."""
-    is_dark = colours[..., :3] @ (0.299, 0.587, 0.114) < 140
-    for row, column in np.ndindex(*table.shape):
-        colour = "white" if is_dark[row, column] else INK
-        sheet.write(column, row, f"{table[row, column]:,}", axes=axes, part="middle", colour=colour)
-
-
-def _draw_scale(sheet: Sheet, left: int, top: int, scale: _Scale, caption: str) -> None:
-    """Draw what the colours of a table mean, from 1 up."""
-    height = 300
-    axes = sheet.axes(left, top - height, LINE, height)
-    high = max(scale.marks[-1], 0.1)
-    counts = 10 ** np.linspace(0, high, height)
-    axes.imshow(_shades(counts[:, None], counts[-1]), aspect="auto", origin="lower")
-    for mark, text in zip(scale.marks, scale.texts, strict=True):
-        sheet.write(left + LINE + GAP / 2, top - height + height * mark / high, text)
-    x = left + LINE + sheet.width_of(scale.texts) + 2 * GAP
-    sheet.write(x, top - height / 2, caption, part="middle", is_upward=True)
-
-
-def _shades(counts: np.ndarray, largest: float) -> np.ndarray:
-    """Return a colour for each count: RGBA uint8 (rows, columns, 4), white to blue.
+def _draw_cells(axes: Axes, table: np.ndarray, *, has_texts: bool) -> AxesImage:
+    """Draw counts as coloured cells, those of none white, with their texts if so asked.
 
     The logarithm keeps single errors visible beside a full diagonal.
     """
     from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap, LogNorm
 
-    shade = np.log1p(counts) / math.log1p(max(largest, 1))
-    colours: np.ndarray = colormaps["Blues"](
-        np.where(counts > 0, 0.12 + 0.88 * shade, 0), bytes=True
-    )
-    return colours
+    colours = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1, 256)))
+    shade = LogNorm(1, max(int(table.max()), 2))
+    seen = np.ma.masked_equal(table, 0)
+    place: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest", "origin": "upper"}
+    image = axes.imshow(seen, cmap=colours, norm=shade, **place)
+    middle: dict[str, Any] = {"ha": "center", "va": "center_baseline"}
+    for row, column in np.argwhere(table) if has_texts else ():
+        count = table[row, column]
+        colour = "white" if shade(count) > 0.5 else _INK
+        axes.text(column, row, f"{count:,}", **middle, **{**_TEXT, "color": colour})
+    return image
+
+
+def _draw_scale(figure: Figure, image: AxesImage, largest: int, caption: str) -> None:
+    """Draw what the colours of a table mean, at its upper right."""
+    width, height = figure.get_size_inches()
+    length = min(3 / height, 1)
+    beside = figure.add_axes((1 + 0.2 / width, 1 - length, 0.16 / width, length))
+    scale = figure.colorbar(image, cax=beside)
+    scale.outline.set_visible(False)
+    scale.minorticks_off()
+    places, texts = _decades(largest)
+    scale.set_ticks(places, labels=texts)
+    beside.tick_params(right=False, labelsize=_TEXT["fontsize"], colors=_INK)
+    scale.set_label(caption, **_TEXT)
 
 
 def _rows_summary(rows: np.ndarray) -> str:
@@ -363,37 +337,8 @@ def _rows_summary(rows: np.ndarray) -> str:
     return f"{rows.sum():,} rows, {len(rows):,} classes"
 
 
-def _limits(values: np.ndarray, *, least: float) -> tuple[float, float]:
-    """Return the ends of an axis that shows some values with a margin, and spans something."""
-    low, high = float(values.min()), float(values.max())
-    margin = max(0.05 * (high - low), (least - (high - low)) / 2)
-    return low - margin, high + margin
-
-
-def _round_values(low: float, high: float, *, is_whole: bool = False) -> list[float]:
-    """Return up to nine round numbers between two ends; whole ones if so asked."""
-    from matplotlib.ticker import MaxNLocator
-
-    values = MaxNLocator(nbins=8, integer=is_whole, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    return [float(value) for value in values if low <= value <= high]
-
-
-def _number_texts(values: Sequence[float]) -> list[str]:
-    """Return round numbers as texts, all with the same decimals and no more than they need."""
-    for decimals in range(7 if max(values, default=0) < 1e9 else 0):
-        if np.allclose(values, np.round(values, decimals), rtol=1e-9, atol=1e-9):
-            return [f"{value:,.{decimals}f}" for value in values]
-    return [f"{value:g}" for value in values]
-
-
-def _log_scale(largest: int) -> _Scale:
-    """Return a scale of the logarithms from 1 to a number."""
-    marks = _decades(largest)
-    limits = _limits(np.log10([1, marks[-1]]), least=1)
-    return _Scale(limits, np.log10(marks).tolist(), [f"{mark:,}" for mark in marks])
-
-
-def _decades(largest: int) -> list[int]:
-    """Return 1, 10, 100 and so on up to a number, and that number."""
+def _decades(largest: int) -> tuple[list[int], list[str]]:
+    """Return 1, 10, 100 and so on up to a number, and that number; and all as texts."""
     powers = [10**power for power in range(20) if 2 * 10**power <= largest]
-    return [*powers, max(largest, 1)]
+    places = [*powers, max(largest, 1)]
+    return places, [f"{place:,}" for place in places]

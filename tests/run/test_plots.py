@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import logging
 import math
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from lancetnic_dask.run import plots
-from lancetnic_dask.run.fonts import Letters, PlacedText, Sheet, find_typeface, shown_label
+from lancetnic_dask.run.fonts import shown_label
 from lancetnic_dask.run.plots import draw_plots
 from lancetnic_dask.training.metrics import ClassCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from lancetnic_dask.run.fonts import Typeface
+
+DrawFigures: TypeAlias = "Callable[..., dict[str, Figure]]"
 
 WITHOUT_VALIDATION = {"dataset_counts.png", "train_val_loss.png", "train_val_acc.png"}
-ALL = WITHOUT_VALIDATION | {
-    "confusion_matrix_best_model.png",
-    "confusion_matrix_last_model.png",
-    "f1_score.png",
-    "val_precision.png",
-    "val_recall.png",
-}
-BLUE, ORANGE = (0x1F, 0x77, 0xB4), (0xD9, 0x5F, 0x02)
+MATRIX = "confusion_matrix_best_model.png"
+CONFUSION = {MATRIX, "confusion_matrix_last_model.png"}
+METRICS = {"f1_score.png", "val_precision.png", "val_recall.png"}
+ALL = WITHOUT_VALIDATION | CONFUSION | METRICS
 
 
 def make_history(num_epochs: int, *, validates: bool = True) -> list[dict[str, float]]:
@@ -73,63 +78,61 @@ def draw(folder: Path, num_classes: int, num_epochs: int = 3, **options: Any) ->
         "rows_by_class": [7 * number + 1 for number in range(num_classes)],
         "best": counts,
         "last": counts,
+        "matplotlib_folder": folder / "unused",
     }
     draw_plots(folder, **{**given, **options})
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
-def new_sheet(labels: Sequence[str]) -> tuple[Sheet, dict[int, str]]:
-    """Return an empty sheet and the names of classes."""
-    names = dict(enumerate(map(shown_label, labels)))
-    return Sheet(Letters(find_typeface(names.values()))), names
+@pytest.fixture
+def draw_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DrawFigures:
+    """Return a function that draws as `draw` and returns the figures by file name."""
+    save, figures = plots._save, {}
+
+    def save_and_keep(figure: Figure, path: Path, typeface: Typeface) -> None:
+        save(figure, path, typeface)
+        figures[path.name] = figure
+
+    def draw_and_keep(num_classes: int, **options: Any) -> dict[str, Figure]:
+        draw(tmp_path, num_classes, **options)
+        return figures
+
+    monkeypatch.setattr(plots, "_save", save_and_keep)
+    return draw_and_keep
 
 
-def draw_confusion(counts: ClassCounts, labels: Sequence[str]) -> Sheet:
-    """Return the drawn picture of validation."""
-    sheet, names = new_sheet(labels)
-    plots._draw_validation(sheet, names, counts, "best")
-    return sheet
+def shown_texts(figure: Figure) -> list[Text]:
+    """Return the texts of a figure that can be seen."""
+    found = figure.findobj(lambda one: isinstance(one, Text) and one.get_visible())
+    return [text for text in found if isinstance(text, Text) and text.get_text()]
 
 
-def draw_rows(num_classes: int) -> Sheet:
-    """Return the drawn picture of the corpus."""
-    sheet, names = new_sheet(make_labels(num_classes))
-    rows = np.arange(num_classes, 0, -1) ** 2
-    kind = plots._draw_bars if num_classes <= 200 else plots._draw_sorted_rows
-    kind(sheet, names, rows, np.arange(num_classes))
-    return sheet
+def texts_of(figure: Figure) -> list[str]:
+    """Return what can be read."""
+    return [text.get_text() for text in shown_texts(figure)]
 
 
-def draw_curve(history: list[dict[str, float]], metric: str) -> Sheet:
-    """Return the drawn picture of a metric."""
-    sheet, _ = new_sheet([])
-    plots._draw_curves(sheet, "Title", metric, plots._read_curves(history, metric))
-    return sheet
+def table_of(figure: Figure) -> np.ndarray:
+    """Return the counts of a table; those of none are masked."""
+    table = figure.axes[0].images[0].get_array()
+    assert table is not None
+    return table
 
 
-def box(text: PlacedText) -> tuple[int, int, int, int]:
-    """Return left, bottom, right and top of a text's ink, in pixels."""
-    height, width = text.opacity.shape
-    return text.left, text.top - height, text.left + width, text.top
-
-
-def check_legible(sheet: Sheet) -> None:
-    """Check that all texts are inside the picture and none touches another."""
-    height, width = sheet.pixels().shape[:2]
-    boxes = np.array([box(text) for text in sheet.texts if text.text])
-    left, bottom, right, top = boxes.T
-
-    assert left.min() >= 0
-    assert bottom.min() >= 0
-    assert right.max() <= width
-    assert top.max() <= height
+def check_legible(figure: Figure) -> None:
+    """Check that no text of a table or of bars touches another."""
+    figure.draw_without_rendering()
+    shown = shown_texts(figure)
+    left, bottom, right, top = np.array([text.get_window_extent().extents for text in shown]).T
     across = np.minimum(right[:, None], right) - np.maximum(left[:, None], left)
     up = np.minimum(top[:, None], top) - np.maximum(bottom[:, None], bottom)
-    overlapping = np.argwhere(np.triu((across > 0) & (up > 0), 1))
-    assert not [(sheet.texts[one].text, sheet.texts[two].text) for one, two in overlapping]
+    overlapping = np.argwhere(np.triu((across > 0.5) & (up > 0.5), 1))
+
+    assert len(shown) > 4
+    assert not [(shown[one].get_text(), shown[two].get_text()) for one, two in overlapping]
 
 
-@pytest.mark.parametrize("num_classes", [2, 20, 21, 150, 201, 1500])
+@pytest.mark.parametrize("num_classes", [2, 200, 1500])
 def test_a_run_has_lancetnics_pictures(tmp_path: Path, num_classes: int) -> None:
     """All eight are there, hold something, and no screen is too small for them."""
     assert set(draw(tmp_path, num_classes)) == ALL
@@ -141,91 +144,63 @@ def test_a_run_has_lancetnics_pictures(tmp_path: Path, num_classes: int) -> None
         assert imread(path).std() > 0.01
 
 
-def test_without_validation_only_training_is_drawn(tmp_path: Path) -> None:
+def test_without_validation_only_training_is_drawn(
+    tmp_path: Path, draw_figures: DrawFigures
+) -> None:
     """No empty picture, and no curve of validation in the others."""
     history = make_history(3, validates=False)
 
-    assert set(draw(tmp_path, 3, history=history, best=None, last=None)) == WITHOUT_VALIDATION
-    for metric in ("loss", "accuracy"):
-        sheet = draw_curve(history, metric)
-        assert "● training rows" in [text.text for text in sheet.texts]
-        assert "● validation rows" not in [text.text for text in sheet.texts]
+    figures = draw_figures(3, history=history, best=None, last=None)
+
+    assert {path.name for path in tmp_path.iterdir()} == set(figures) == WITHOUT_VALIDATION
+    for name in ("train_val_loss.png", "train_val_acc.png"):
+        assert "training rows" in texts_of(figures[name])
+        assert "validation rows" not in texts_of(figures[name])
 
 
 def test_counts_without_rows_are_no_picture(tmp_path: Path) -> None:
     """A matrix of nothing but zeros would say that validation failed."""
     files = draw(tmp_path, 3, best=ClassCounts(3), last=ClassCounts(3))
 
-    assert set(files) == ALL - {
-        "confusion_matrix_best_model.png",
-        "confusion_matrix_last_model.png",
-    }
+    assert set(files) == ALL - CONFUSION
 
 
-@pytest.mark.parametrize("num_classes", [2, 3, 20, 21, 150, 200, 201, 333, 1000])
-def test_names_are_whole_and_do_not_overlap(num_classes: int) -> None:
+@pytest.mark.parametrize("num_classes", [2, 20, 21, 200, 201, 1000])
+def test_names_are_whole_and_do_not_overlap(num_classes: int, draw_figures: DrawFigures) -> None:
     """The picture grows with names and counts; from 201 classes on some names are left out."""
-    labels = make_labels(num_classes)
-    matrix = draw_confusion(make_counts(num_classes), labels)
-    rows = draw_rows(num_classes)
+    labels = [shown_label(label) for label in make_labels(num_classes)]
 
-    check_legible(matrix)
-    check_legible(rows)
-    written = [text.text for text in matrix.texts]
+    figures = draw_figures(num_classes, last=None)
+
+    axes = figures[MATRIX].axes[0]
+    check_legible(figures[MATRIX])
+    for axis in (axes.xaxis, axes.yaxis):
+        step = axis.get_ticklocs()[1]
+        assert [text.get_text() for text in axis.get_ticklabels()] == labels[:: int(step)]
+        assert step == 1 or (num_classes > 200 and num_classes / step >= 100)
     if num_classes <= 200:
-        assert all(written.count(shown_label(label)) == 2 for label in labels)
-        assert {shown_label(label) for label in labels} <= {text.text for text in rows.texts}
-    else:
-        named = [place for place, label in enumerate(labels) if shown_label(label) in written]
-        steps = set(np.diff(named))
-        assert len(named) >= 100
-        assert named[0] == 0
-        assert len(steps) == 1
+        check_legible(figures["dataset_counts.png"])
+        names = figures["dataset_counts.png"].axes[0].get_yticklabels()
+        assert [text.get_text() for text in names] == labels[::-1]
 
 
-def test_names_of_rows_stand_at_their_cells() -> None:
-    """The middle of a name is that of its row or column, within a pixel or two."""
-    counts = make_counts(30, 100_000)
-    sheet = draw_confusion(counts, [f"X{number:02d}" for number in range(30)])
-    axes = sheet.figure.axes[0]
-
-    for number in range(30):
-        row, column = (box(text) for text in sheet.texts if text.text == f"X{number:02d}")
-        x, y = axes.transData.transform((number, number))
-        assert abs((row[1] + row[3]) / 2 - y) <= 2
-        assert abs((column[0] + column[2]) / 2 - x) <= 2
-
-
-def test_cells_have_their_counts_in_legible_colours() -> None:
-    """Up to 20 classes each cell tells its rows, light on dark and dark on light."""
+def test_cells_have_their_counts_in_legible_colours(draw_figures: DrawFigures) -> None:
+    """Light on dark and dark on light; no rows are white, and a single one is not."""
     counts = ClassCounts(2)
     counts.add(np.repeat([0, 0, 1], [40_000, 1, 700]), np.repeat([0, 1, 1], [40_000, 1, 700]))
 
-    sheet = draw_confusion(counts, ["a", "b"])
+    figure = draw_figures(2, classes=["a", "b"], best=counts)[MATRIX]
 
-    cells = {(text.text, text.colour) for text in sheet.texts}
-    assert {("40,000", "white"), ("700", "white"), ("1", "#222222"), ("0", "#222222")} <= cells
-    twenty_one = draw_confusion(make_counts(21), make_labels(21))
-    assert "0" not in [text.text for text in twenty_one.texts]
-
-
-def test_a_single_error_is_visible_beside_a_million_rows() -> None:
-    """The colours are logarithmic, and the scale says so."""
-    counts = ClassCounts(30)
-    every = np.arange(30)
-    counts.add(np.repeat(every, 50_000), np.repeat(every, 50_000))
-    counts.add(np.array([3]), np.array([5]))
-
-    sheet = draw_confusion(counts, make_labels(30))
-
-    axes, height = sheet.figure.axes[0], len(sheet.pixels())
-    (x, y), (empty_x, empty_y) = axes.transData.transform([(5, 3), (6, 3)]).round().astype(int)
-    error, empty = sheet.pixels()[height - y, x], sheet.pixels()[height - empty_y, empty_x]
-    assert int(empty[0]) - int(error[0]) > 25
-    assert "rows (log scale), white: none" in [text.text for text in sheet.texts]
+    cells = {text.get_text(): to_hex(text.get_color()) for text in figure.axes[0].texts[1:]}
+    assert cells == {"40,000": "#ffffff", "700": "#ffffff", "1": "#222222"}
+    colours = figure.axes[0].images[0].to_rgba(table_of(figure))
+    assert colours[1, 0, 3] == 0
+    assert colours[0, 1, 0] < 0.85
+    assert {"rows (log scale), white: none", "10,000", "40,000"} <= set(texts_of(figure))
+    assert len(draw_figures(21)[MATRIX].axes[0].texts) == 1
 
 
-def test_too_many_classes_for_a_matrix_are_summed_up_by_recall() -> None:
+def test_too_many_classes_for_a_matrix_are_summed_up_by_recall(draw_figures: DrawFigures) -> None:
     """Each class with validation rows is counted once, and the title says why."""
     counts = ClassCounts(1500)
     # 1 row found; 10 rows, 3 found; 2 rows, none found; 1,000 rows, 999 found.
@@ -233,78 +208,70 @@ def test_too_many_classes_for_a_matrix_are_summed_up_by_recall() -> None:
     predicted = np.concatenate([[0], [1] * 3, [0] * 7, [0] * 2, [3] * 999, [0]])
     counts.add(target, predicted)
 
-    table, recalls, rows = plots._recall_table(counts)
-    sheet = draw_confusion(counts, make_labels(2))
+    figure = draw_figures(1500, best=counts)[MATRIX]
 
-    found = {
-        (recalls[row], rows[column]): int(table[row, column]) for row, column in np.argwhere(table)
-    }
+    axes = figure.axes[0]
+    recalls = [text.get_text() for text in axes.get_yticklabels()]
+    rows = [text.get_text() for text in axes.get_xticklabels()]
+    table = table_of(figure)
+    found = {(recalls[row], rows[column]): table[row, column] for row, column in np.argwhere(table)}
     assert found == {
         ("100 %", "1"): 1,
         ("up to 30 %", "8–15"): 1,
         ("0 %", "2–3"): 1,
         ("below 100 %", "512–1,023"): 1,
     }
-    check_legible(sheet)
-    assert any(
-        text.text.endswith("1,500 classes are too many for a confusion matrix")
-        for text in sheet.texts
-    )
+    check_legible(figure)
+    assert axes.texts[0].get_text().endswith("1,500 classes are too many for a confusion matrix")
 
 
 def test_a_hundred_thousand_classes_are_a_curve(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    draw_figures: DrawFigures, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only the two labels that are named are looked at."""
     rows = [100_000 // (number + 1) for number in range(100_000)]
     labels = ["first", *("\U0010abcd" for _ in range(99_998)), "last"]
 
-    files = draw(tmp_path, 2, classes=labels, rows_by_class=rows, best=None, last=None)
+    figures = draw_figures(2, classes=labels, rows_by_class=rows, best=None, last=None)
 
-    assert "dataset_counts.png" in files
+    axes = figures["dataset_counts.png"].axes[0]
     assert not caplog.records
-    sheet, names = new_sheet(labels[:1] + labels[-1:])
-    by_rows = np.arange(100_000)
-    plots._draw_sorted_rows(sheet, {0: names[0], 99_999: names[1]}, np.array(rows), by_rows)
-    check_legible(sheet)
-    assert any(text.text.endswith("; from 100,000 (first) to 1 (last)") for text in sheet.texts)
+    assert axes.texts[0].get_text().endswith("; from 100,000 (first) to 1 (last)")
+    assert np.asarray(axes.lines[0].get_ydata())[:3].tolist() == [100_000, 50_000, 33_333]
+    assert [text.get_text() for text in axes.get_xticklabels()][-2:] == ["10,000", "100,000"]
 
 
 @pytest.mark.parametrize("num_epochs", [1, 2, 3, 12, 200])
-@pytest.mark.parametrize("metric", ["loss", "accuracy", "f1"])
-def test_epochs_are_whole_numbers(num_epochs: int, metric: str) -> None:
-    """There is no epoch 1.5, and none that didn't run."""
-    sheet = draw_curve(make_history(num_epochs), metric)
+def test_epochs_are_whole_numbers_and_all_values_visible(
+    num_epochs: int, draw_figures: DrawFigures, tmp_path: Path
+) -> None:
+    """There is no epoch 1.5, and none that didn't run; a single epoch is a point, not nothing."""
+    axes = draw_figures(2, num_epochs=num_epochs)["train_val_loss.png"].axes[0]
 
-    check_legible(sheet)
-    axes = sheet.figure.axes[0]
-    bottom = axes.get_window_extent().y0
-    marks = [text.text for text in sheet.texts if 0 < bottom - text.top < 16]
+    low, high = axes.get_xlim()
+    marks = [place for place in axes.get_xticks() if low <= place <= high]
     assert marks
-    assert all(1 <= int(mark) <= num_epochs for mark in marks)
-
-
-@pytest.mark.parametrize("num_epochs", [1, 3, 200])
-def test_every_curve_is_visible(num_epochs: int) -> None:
-    """A single epoch is a point, not nothing."""
-    sheet = draw_curve(make_history(num_epochs), "loss")
-
-    below_the_legend = sheet.pixels()[70:]
-    for colour in (BLUE, ORANGE):
-        assert (below_the_legend == colour).all(axis=2).sum() > 12
+    assert all(place == int(place) and 1 <= place <= num_epochs for place in marks)
+    # Below the legend.
+    pixels = imread(tmp_path / "train_val_loss.png")[60:, :, :3]
+    for colour in ("#1f77b4", "#d95f02"):
+        assert np.isclose(pixels, to_rgb(colour), atol=0.01).all(axis=2).sum() > 12
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e-7, 1e12, math.inf])
-def test_values_that_never_change_are_drawn(tmp_path: Path, value: float) -> None:
+def test_values_that_never_change_are_drawn(value: float, draw_figures: DrawFigures) -> None:
     """A flat curve, also at an end of the scale, has an axis; an infinite loss has no point."""
     same = {"train_loss": value, "val_loss": value, "val_f1": min(value, 1.0)}
-    history = [{**entry, **same} for entry in make_history(4)]
 
-    files = draw(tmp_path, 2, history=history)
+    figures = draw_figures(2, history=[{**entry, **same} for entry in make_history(4)])
 
-    assert set(files) == ALL - ({"train_val_loss.png"} if math.isinf(value) else set())
-    for metric in ("f1",) if math.isinf(value) else ("f1", "loss"):
-        check_legible(draw_curve(history, metric))
+    assert set(figures) == ALL - ({"train_val_loss.png"} if math.isinf(value) else set())
+    for name in set(figures) & {"train_val_loss.png", "f1_score.png"}:
+        low, high = figures[name].axes[0].get_ylim()
+        assert 0 <= low < high
+        values = np.asarray(figures[name].axes[0].lines[0].get_ydata())
+        assert low <= values.min() <= values.max() <= high
+        assert high <= 100 or name == "train_val_loss.png"
 
 
 @pytest.mark.parametrize(
@@ -317,10 +284,17 @@ def test_values_that_never_change_are_drawn(tmp_path: Path, value: float) -> Non
         ["😀👨‍👩‍👧", "l" * 10_000],
     ],
 )
-def test_foreign_labels_are_drawn_literally(tmp_path: Path, labels: list[str]) -> None:
-    """Whatever a label is, all pictures are there and whole."""
-    assert set(draw(tmp_path, 2, classes=labels)) == ALL
-    check_legible(draw_confusion(make_counts(2), labels))
+def test_foreign_labels_are_drawn_literally(labels: list[str], draw_figures: DrawFigures) -> None:
+    """Whatever a label is, all pictures are there, and none takes it for a formula."""
+    figures = draw_figures(2, classes=labels)
+
+    assert set(figures) == ALL
+    check_legible(figures[MATRIX])
+    for figure in figures.values():
+        for text in figure.findobj(Text):
+            assert isinstance(text, Text)
+            assert not text.get_parse_math()
+            assert not text.get_usetex()
 
 
 def test_missing_letters_are_warned_of_once(
@@ -331,7 +305,8 @@ def test_missing_letters_are_warned_of_once(
     draw(tmp_path, 2, classes=["\U0010abcd", "\U0010abce"])
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "U+10ABCD, U+10ABCE" in caplog.text
+    assert "(U+10ABCD)" in caplog.text
+    assert "(U+10ABCE)" in caplog.text
 
 
 def test_a_folder_that_is_gone_raises_os_error(tmp_path: Path) -> None:
@@ -342,34 +317,50 @@ def test_a_folder_that_is_gone_raises_os_error(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_callers_figures_and_style_stay_and_are_not_used(tmp_path: Path) -> None:
-    """A picture looks the same under any style, and pyplot doesn't know of it."""
-    for name in ("plain", "styled"):
-        (tmp_path / name).mkdir()
-    plain = draw(tmp_path / "plain", 3)
-    style = {
-        "text.usetex": True,
-        "font.family": "serif",
-        "font.size": 30,
-        "font.weight": "bold",
-        "figure.autolayout": True,
-        "figure.dpi": 300,
-        "figure.frameon": False,
-        "axes.grid": True,
-        "lines.linewidth": 9,
-        "image.origin": "lower",
-        "savefig.facecolor": "black",
-    }
+def test_a_full_disk_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error passes out as it is; nothing half written stays."""
+    path = tmp_path / "train_val_loss.png"
+    path.write_bytes(b"old")
+
+    def save_half(_: Figure, path: Path, **__: Any) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", save_half)
+
+    with pytest.raises(OSError, match="No space left on device"):
+        draw(tmp_path, 2)
+
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_callers_figures_stay_and_no_style_makes_a_picture_unreadable(
+    draw_figures: DrawFigures, tmp_path: Path
+) -> None:
+    """A dark style, or one that needs LaTeX, gives dark texts on white; pyplot isn't touched."""
+    style = {"text.usetex": True, "font.family": "serif", "font.weight": "bold"}
+    style |= {"figure.autolayout": True, "figure.frameon": False, "savefig.transparent": True}
 
     with plt.style.context(["dark_background", style]):
         figure = plt.figure()
         before = (mpl.rcParams.copy(), plt.get_backend(), plt.get_fignums(), plt.gcf())
-        styled = draw(tmp_path / "styled", 3)
+        figures = draw_figures(3)
         after = (mpl.rcParams.copy(), plt.get_backend(), plt.get_fignums(), plt.gcf())
         plt.close(figure)
 
-    assert styled == plain
     assert after == before
+    for name, drawn in figures.items():
+        pixels = imread(tmp_path / name)
+        assert (pixels[[0, -1]] == 1).all()  # white and opaque
+        colours = {
+            to_hex(text.get_color())
+            for text in shown_texts(drawn)
+            if name not in CONFUSION or text not in drawn.axes[0].texts  # white on dark cells
+        }
+        assert colours <= {"#222222", "#1f77b4", "#d95f02"}
 
 
 def test_threads_draw_at_the_same_time(tmp_path: Path) -> None:
@@ -377,27 +368,40 @@ def test_threads_draw_at_the_same_time(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(4)]
     for folder in folders:
         folder.mkdir()
-    alone = draw(folders[0], 15)
+    alone = draw(folders[0], 5)
 
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(draw, folders, itertools.repeat(15)))
+        together = list(pool.map(draw, folders, itertools.repeat(5)))
 
     assert together == [alone] * 4
 
 
-def test_only_drawing_imports_matplotlib_and_never_pyplot() -> None:
-    """A process that draws nothing doesn't pay; one that does keeps its backend unset."""
+def test_only_drawing_imports_matplotlib_and_nothing_is_left_at_home(tmp_path: Path) -> None:
+    """Who draws nothing doesn't pay; pyplot, settings and home of one who does stay untouched."""
     script = """
-import sys, tempfile, pathlib
+import os, pathlib, sys
 from lancetnic_dask.run.plots import draw_plots
 assert not [name for name in sys.modules if name.startswith("matplotlib")]
 history = [{"epoch": 1, "train_loss": 1.0, "train_accuracy": 0.5}]
-with tempfile.TemporaryDirectory() as folder:
-    draw_plots(pathlib.Path(folder), history=history, classes=["a", "b"], rows_by_class=[1, 2],
-               best=None, last=None)
+before = dict(os.environ)
+draw_plots(pathlib.Path("run"), history=history, classes=["a", "b"], rows_by_class=[1, 2],
+           best=None, last=None, matplotlib_folder=pathlib.Path("cache", "matplotlib").absolute())
+assert os.environ == before
 assert "matplotlib.pyplot" not in sys.modules
 import matplotlib
 assert matplotlib.rcParams._get_backend_or_none() is None
 assert matplotlib.rcParams.copy() == matplotlib.rcParamsOrig
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, timeout=120)
+    home, run = tmp_path / "home", tmp_path / "run"
+    home.mkdir()
+    run.mkdir()
+    places = ("XDG_", "MPL")
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(places)}
+
+    environment |= {"HOME": str(home), "PYTHONPATH": str(Path.cwd())}
+    command = [sys.executable, "-W", "error", "-c", script]
+    subprocess.run(command, check=True, timeout=120, cwd=tmp_path, env=environment)
+
+    assert not list(home.iterdir())
+    assert [path.suffix for path in (tmp_path / "cache" / "matplotlib").iterdir()] == [".json"]
+    assert len(list(run.iterdir())) == 3
