@@ -15,7 +15,7 @@ from lancetnic_dask.errors import SettingError, quoted
 from lancetnic_dask.features.stop_words import resolve_stop_words
 from lancetnic_dask.html_repr import html_box, listed
 from lancetnic_dask.inference import load_once
-from lancetnic_dask.models.registry import is_own, resolve_model
+from lancetnic_dask.models.registry import is_users_class, resolve_model
 from lancetnic_dask.pipeline.fit import fit_classifier
 from lancetnic_dask.pipeline.request import FitRequest
 from lancetnic_dask.settings import (
@@ -234,7 +234,8 @@ class Classification:
         group_size : int or None, default=None
             Shards that are shuffled together. None takes ``lancetnic.training.group-size``: 16.
         progress : bool, default=True
-            Print where things are, and a line for each epoch.
+            Print where things are and a line for each epoch, and show a bar for each stage where
+            stderr is a terminal, or in a notebook.
 
         Returns
         -------
@@ -252,6 +253,10 @@ class Classification:
             If something can't fit into the memory budget.
         CacheError, ClusterError, TrainingError
             If the cache folder, the workers or the training fail.
+        LancetnicError
+            If the run folder can't be written.
+        KeyboardInterrupt
+            On Ctrl-C, once the cluster is closed; it tells which models there are.
         """
         model_class = resolve_model(model_name)
         request = FitRequest(
@@ -289,11 +294,12 @@ class Classification:
             memory=_or_setting(memory, "memory.total"),
             uses_cache=cache,
             cache_dir=_cache_folder(cache_dir),
-            run_dir=_folder("run_dir", _or_setting(run_dir, "run.dir")),
+            run_dir=_folder("run_dir", _or_setting(run_dir, "run.dir")).absolute(),
             progress=progress,
         )
+        # Before it is trained: a run that is stopped leaves models too.
+        self._own_class = model_class if is_users_class(model_class) else None
         self.run_ = fit_classifier(request)
-        self._own_class = model_class if is_own(model_class) else None
         return self.run_
 
     def predict(
@@ -356,7 +362,7 @@ class Classification:
         if model_name is None:
             return self._own_class
         model_class = resolve_model(model_name)
-        return model_class if is_own(model_class) else None
+        return model_class if is_users_class(model_class) else None
 
     def __repr__(self) -> str:
         columns = {

@@ -20,8 +20,9 @@ from lancetnic_dask.features.shard import TokenShard
 from lancetnic_dask.features.tokenize import Tokenizer
 from lancetnic_dask.features.weighting import encode_rows
 from lancetnic_dask.html_repr import html_box, listed
-from lancetnic_dask.models.networks import build_network
-from lancetnic_dask.models.registry import MODELS, is_own, resolve_model
+from lancetnic_dask.models.networks import build_abstract, build_network
+from lancetnic_dask.models.plain_torch import kept_random_state
+from lancetnic_dask.models.registry import MODELS, is_users_class, resolve_model
 from lancetnic_dask.run.model_file import ModelFile, read_stamped, resolve_folder, stamp_of
 from lancetnic_dask.run.new_rows import (
     NewRows,
@@ -141,8 +142,8 @@ class Model:
         scalar_data : number or array, default=None
             Numbers beside texts, in the order of `data_columns`: of shape
             (num_rows, num_data_columns), or (num_rows,) for one data column; beside one text a
-            number, or (num_data_columns,). None and NaN are missing and count as the training
-            mean.
+            number, or (num_data_columns,). None and NaN in it are missing and count as the
+            training mean. None in its place: a model without data columns.
 
         Returns
         -------
@@ -155,7 +156,8 @@ class Model:
         ColumnError
             If a DataFrame lacks a column, or has it twice.
         SettingError
-            If the data is of another kind or shape, or doesn't fit the model's columns.
+            If the data is of another kind or shape, or doesn't fit the model's columns, or the
+            numbers of a model that reads some are left out.
         RecordError
             If a text is no text, or a number is none or infinite.
         ModelFileError
@@ -279,7 +281,7 @@ class Model:
                     str(self.folder),
                     "Its weights are too large: train it anew with a lower learning_rate.",
                 )
-            scores[start : start + len(logits)] = torch.softmax(logits, dim=1).numpy()
+            scores[start : start + len(logits)] = torch.softmax(logits.float(), dim=1).numpy()
         return scores
 
     def _tokenize(self, texts: pa.Array) -> TokenizedText:
@@ -311,6 +313,12 @@ class Model:
             names = (*self.text_columns, *self.data_columns)
             require_columns(table.columns, names)
             table = table[list(names)]  # the others need not even be read
+        elif len(self.text_columns) == 1 and self.data_columns:
+            raise SettingError(
+                f"The model also reads {', '.join(map(repr, self.data_columns))}.",
+                None,
+                "Pass a Dask DataFrame with all its columns.",
+            )
         index = table._meta.index[:0]  # noqa: SLF001 - Dask's own way to ask for it
         if method == "predict":
             if table.ndim == 1:
@@ -321,7 +329,7 @@ class Model:
         return table.map_partitions(
             _score_partition,
             path=str(self.folder.resolve()),
-            own_class=self.model_class if is_own(self.model_class) else None,
+            own_class=self.model_class if is_users_class(self.model_class) else None,
             stamp=self.stamp,
             method=method,
             meta=meta,
@@ -406,11 +414,11 @@ def _build_network(model_file: ModelFile) -> torch.nn.Module:
     may be more than its state, so that is made as it is.
     """
     plan = model_file.network_plan
-    if is_own(plan.model_class):
-        with torch.random.fork_rng(devices=[]):
+    network = None if is_users_class(plan.model_class) else build_abstract(plan)
+    is_empty = network is not None
+    if network is None:
+        with kept_random_state(torch.device("cpu")):
             network = build_network(plan)
-    else:
-        with torch.device("meta"):
-            network = build_network(plan)
-    network.load_state_dict(dict(model_file.state), strict=True, assign=True)
+    # A user's class may hold a weight a second time: it is filled, not replaced.
+    network.load_state_dict(dict(model_file.state), strict=True, assign=is_empty)
     return network.eval()

@@ -7,7 +7,7 @@ from torch import nn
 
 from lancetnic_dask.models import SparseLinear, SparseRows
 
-__all__ = ["OwnDense", "OwnSparse"]
+__all__ = ["OwnDense", "OwnHalf", "OwnSparse"]
 
 
 class OwnDense(nn.Module):
@@ -61,3 +61,19 @@ class OwnSparse(nn.Module):
         """Score sparse rows."""
         scores: torch.Tensor = self.last(torch.relu(self.first(rows)))
         return scores
+
+
+class OwnHalf(nn.Module):
+    """Looks at a weight a second time, and scores in bfloat16."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int, num_classes: int, dropout: float
+    ) -> None:
+        super().__init__()
+        del hidden_size, num_layers, dropout
+        self.first = nn.Linear(input_size, num_classes)
+        self.weights = [self.first.weight]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Score rows by the second reference."""
+        return (x @ self.weights[0].T).to(torch.bfloat16)

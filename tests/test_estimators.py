@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import torch
 from corpora import make_corpus
-from own_models import OwnDense, OwnSparse
+from own_models import OwnDense, OwnHalf, OwnSparse
 
 from lancetnic_dask import Classification, load
-from lancetnic_dask.errors import ModelFileError, SettingError
+from lancetnic_dask.errors import BudgetError, ModelFileError, SettingError
 from lancetnic_dask.models import ScalpelMC
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_predict_says_how_many_values_it_wants(trained: tuple[Classification, Ru
 
     assert str(caught.value) == (
         "There are 2 texts, and the model reads 1: 'text'.\n"
-        "  Pass one for each column, in their order."
+        "  Pass one for each column, in their order; for many rows use load(path).predict."
     )
     with pytest.raises(SettingError, match="There is nothing to predict for"):
         classifier.predict(run.best_model)
@@ -143,7 +143,7 @@ def test_folders_are_of_this_machine(tmp_path: Path, option: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["auto", "Adam"])
-@pytest.mark.parametrize("model_class", [OwnDense, OwnSparse])
+@pytest.mark.parametrize("model_class", [OwnDense, OwnSparse, OwnHalf])
 def test_a_model_of_the_users_trains_and_predicts(
     tmp_path: Path, client: Client, model_class: type[torch.nn.Module], optimizer: str
 ) -> None:
@@ -177,7 +177,7 @@ def test_a_model_of_the_users_trains_and_predicts(
     frame = dd.from_pandas(table, npartitions=2)
     with client.as_current():
         assert model.predict(frame).compute().tolist() == model.predict(table).tolist()
-    with pytest.raises(ModelFileError, match="Pass the class: model_name=Own"):
+    with pytest.raises(ModelFileError, match="holds no code"):
         Classification("text", ["size"], "label").predict(run.best_model, "a text", 120)
 
 
@@ -206,3 +206,55 @@ def test_a_faulty_model_of_the_users_ends_before_anything_is_read(tmp_path: Path
 
     with pytest.raises(SettingError, match="Own cannot be made with"):
         Classification("text", None, "label").train(Own, tmp_path / "nothing.csv")
+
+
+@pytest.mark.parametrize("model_class", [ScalpelMC, OwnDense])
+def test_what_the_caller_has_made_torchs_defaults_does_not_matter(
+    tmp_path: Path, client: Client, model_class: type[torch.nn.Module]
+) -> None:
+    """Trained, kept and used as under the plain ones, which stay the caller's."""
+    make_corpus(tmp_path / "tickets.csv", num_rows=600, num_classes=3, signal=0.3)
+    classifier = Classification("text", ["size"], "label")
+    options: dict[str, Any] = {
+        "num_epochs": 2,
+        "hidden_size": 8,
+        "client": client,
+        "cache_dir": tmp_path,
+        "run_dir": tmp_path / "runs",
+        "progress": False,
+    }
+    plain = classifier.train(model_class, tmp_path / "tickets.csv", **options)
+    expected = load(plain.last_model, model_name=model_class).predict_proba(["a text"], [120])
+
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    try:
+        run = classifier.train(model_class, tmp_path / "tickets.csv", **options)
+        found = load(run.last_model, model_name=model_class).predict_proba(["a text"], [120])
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+    assert found.tolist() == expected.tolist()
+
+
+def test_a_model_of_the_users_that_is_too_large_is_refused_before_it_is_built(
+    tmp_path: Path, client: Client
+) -> None:
+    """Its weights are counted with the real vocabulary, however they grow with it."""
+
+    class Square(OwnSparse):
+        def __init__(self, input_size: int, *sizes: Any, **options: Any) -> None:
+            super().__init__(input_size, *sizes, **options)
+            self.square = torch.nn.Parameter(torch.empty(input_size, input_size))
+
+    make_corpus(tmp_path / "tickets.csv", num_rows=2000, signal=0.3)
+
+    with pytest.raises(BudgetError, match=r"The model with \d+ features takes \d+\.\d\d GiB"):
+        Classification("text", None, "label").train(
+            Square, tmp_path / "tickets.csv", client=client, cache_dir=tmp_path,
+            run_dir=tmp_path / "runs", progress=False, memory="1GiB", partition_bytes=1 << 20,
+            group_size=2,
+        )  # fmt: skip

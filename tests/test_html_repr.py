@@ -128,6 +128,7 @@ def make_run(folder: Path, **changes: Any) -> Run:
         "last_model": folder / "last_model",
         "history": [epoch(1, 0.5), epoch(2, 0.25), epoch(3, 0.75)],
         "classes": ("good", "poor"),
+        "rows_by_class": (5, 3),
         "num_rows": {
             "read": 100_100,
             "training": 80_000,

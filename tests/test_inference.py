@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import dask
 import dask.dataframe as dd
@@ -147,31 +148,32 @@ def test_every_kind_of_texts_gives_the_same(model: Model, frame: pd.DataFrame) -
 
 def test_labels_have_the_type_that_they_had(model: Model, text_model: Model) -> None:
     """Text stays text; whole numbers are Python's int for one row, int64 for many."""
-    assert type(model.predict("quick")) is str
+    assert type(model.predict("quick", 1)) is str
     assert type(text_model.predict("quick")) is int
     assert type(text_model.predict_row(["quick"])) is int
     assert text_model.predict(["quick", "x"]).dtype == np.int64
     assert text_model.classes.tolist() == [-1, 2, 10]
     assert text_model.predict_proba(pd.Series(["x"])).columns.tolist() == [-1, 2, 10]
     assert text_model.predict(pd.Series(["x"])).dtype == np.int64
-    assert model.predict(pd.Series(["x"])).dtype == pd.Series(["x"], dtype="str").dtype
+    assert model.predict(pd.Series(["x"]), [1]).dtype == pd.Series(["x"], dtype="str").dtype
 
 
 def test_no_rows_give_no_labels(
     model: Model, text_model: Model, wide_model: Model, number_model: Model, frame: pd.DataFrame
 ) -> None:
     """Of the same types as rows would have."""
-    assert model.predict([]).shape == (0,)
-    assert model.predict([]).dtype == model.predict(["x"]).dtype
+    assert model.predict([], []).shape == (0,)
+    assert model.predict([], []).dtype == model.predict(["x"], [1]).dtype
     assert text_model.predict(()).dtype == np.int64
     assert model.predict_proba(np.array([], dtype=str), []).shape == (0, 3)
     assert number_model.predict(scalar_data=np.empty((0, 2))).shape == (0,)
     wide = pd.DataFrame({"title": [], "text": [], "x": [], "y": []})
     assert wide_model.predict(wide).shape == (0,)
-    for empty in (frame.iloc[:0], frame["text"].iloc[:0]):
-        assert model.predict(empty).dtype == model.predict(frame).dtype
-        assert model.predict_proba(empty).dtypes.tolist() == [np.float32] * 3
-        assert model.predict(empty).name == "label"
+    no_rows = frame.iloc[:0]
+    for empty, numbers in ((no_rows, None), (no_rows["text"], no_rows["size"])):
+        assert model.predict(empty, numbers).dtype == model.predict(frame).dtype
+        assert model.predict_proba(empty, numbers).dtypes.tolist() == [np.float32] * 3
+        assert model.predict(empty, numbers).name == "label"
 
 
 def test_missing_texts_are_empty_in_every_path(model: Model) -> None:
@@ -190,7 +192,7 @@ def test_missing_texts_are_empty_in_every_path(model: Model) -> None:
         np.testing.assert_allclose(scores, np.tile(expected, (5, 1)), rtol=1e-6)
     for value in missing:
         assert model.predict_row([value], [1.0]) == model.predict("", 1.0)
-    assert model.predict_row() == model.predict("") == model.predict("", None)
+    assert model.predict_row() == model.predict("", [None]) == model.predict("", float("nan"))
 
 
 def test_numbers_in_a_text_column_of_a_table_are_text(model: Model) -> None:
@@ -211,7 +213,7 @@ def test_an_index_is_kept_as_it_is(model: Model) -> None:
         frame = pd.DataFrame(data, index=index)
         for result in (model.predict(frame), model.predict_proba(frame)):
             pd.testing.assert_index_equal(result.index, index)
-        pd.testing.assert_index_equal(model.predict(frame["text"]).index, index)
+        pd.testing.assert_index_equal(model.predict(frame["text"], frame["size"]).index, index)
 
 
 @pytest.mark.parametrize("shape", ["frame", "series"])
@@ -392,6 +394,20 @@ def test_scalar_data_has_one_number_for_each_row_and_column(
         assert text == f"scalar_data is {what}.\n  {fix}"
 
 
+def test_numbers_that_are_left_out_are_refused(model: Model, tmp_path: Path) -> None:
+    """As a table without the column is; a number that is missing is told by None or NaN."""
+    two = make(tmp_path, data_columns=("x", "y"))
+    fix = "Pass scalar_data=, with None for a missing one."
+    for data in ("quick", ["quick", "x"], [], np.array(["quick"]), pd.Series(["quick"])):
+        for one, names in ((model, "'size'"), (two, "'x', 'y'")):
+            for call in (one.predict, one.predict_proba):
+                text = error_of(SettingError, call, data)
+                assert text == f"The model also reads {names}.\n  {fix}"
+    missing = model.predict_proba(["quick", "x"], [None, float("nan")])
+    expected = predict_by_hand(model.folder, [["quick", "x"]], np.full((2, 1), np.nan))
+    np.testing.assert_allclose(missing, expected, rtol=1e-4)
+
+
 def test_scalar_data_that_holds_no_numbers_is_refused(model: Model) -> None:
     """With row and column; dates are none, booleans are."""
     assert model.predict("a", True) == model.predict("a", 1)  # noqa: FBT003 - that is the point
@@ -513,7 +529,8 @@ def test_a_model_of_several_texts_asks_for_a_table(wide_model: Model) -> None:
     ]
     for texts, numbers, text in refused:
         assert error_of(SettingError, wide_model.predict_row, texts, numbers) == (
-            f"{text}\n  Pass one for each column, in their order."
+            f"{text}\n  Pass one for each column, in their order; "
+            "for many rows use load(path).predict."
         )
 
 
@@ -616,3 +633,33 @@ def test_one_string_needs_neither_dask_nor_pandas(model: Model, wide_model: Mode
 def imported(modules: list[str]) -> set[str]:
     """Return the packages of some modules."""
     return {name.partition(".")[0] for name in modules}
+
+
+def test_opening_a_model_draws_nothing(tmp_path: Path) -> None:
+    """Torch's random state is the caller's; the weights are in memory once."""
+    write_model(make_model(), tmp_path)
+    before = torch.get_rng_state()
+    is_meta = []
+
+    def reset(layer: torch.nn.Linear) -> None:
+        is_meta.append(layer.weight.is_meta)
+
+    with patch.object(torch.nn.Linear, "reset_parameters", reset):
+        load(tmp_path)
+
+    assert torch.equal(torch.get_rng_state(), before)
+    assert is_meta
+    assert all(is_meta)
+
+
+def test_a_dask_series_has_no_numbers_beside_it(tmp_path: Path) -> None:
+    """A table has."""
+    write_model(make_model(), tmp_path)
+    series = dd.from_pandas(pd.Series(["a text"]), npartitions=1)
+
+    with pytest.raises(SettingError) as caught:
+        load(tmp_path).predict(series)
+
+    assert str(caught.value) == (
+        "The model also reads 'size'.\n  Pass a Dask DataFrame with all its columns."
+    )

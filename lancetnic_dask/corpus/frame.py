@@ -39,11 +39,22 @@ class Corpus:
         The cut.
     storage_options : mapping or None, default=None
         Options of the fsspec file system. They may hold secrets and are never shown or written.
+
+    Raises
+    ------
+    SettingError
+        If the plan is none, as where a path is passed.
     """
 
     def __init__(
         self, plan: PartitionPlan, storage_options: Mapping[str, Any] | None = None
     ) -> None:
+        if not isinstance(plan, PartitionPlan):
+            raise SettingError(
+                f"Corpus({quoted(plan)}): this is no PartitionPlan.",
+                None,
+                "Use Corpus.read_csv(path).",
+            )
         self.plan = plan
         self.storage_options = storage_options
 

@@ -1,33 +1,36 @@
 """A model class and sizes -> a network that reads SparseRows.
 
 The package's own models take sparse rows and some options more. A class of the user's needs no
-more than lancetnic's constructor; what it takes and returns is tried here before anything long
-begins, so that a fault in it is told with its class and not in the middle of a run.
+more than lancetnic's constructor; what can go wrong with one is looked for in `trial`, before
+anything long begins.
 """
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import nn
 
-from lancetnic_dask.errors import SettingError, quoted
+from lancetnic_dask.errors import SettingError
 from lancetnic_dask.models.dense_input import DenseInput
-from lancetnic_dask.models.registry import is_own
-from lancetnic_dask.models.sparse_batch import SparseRows
+from lancetnic_dask.models.plain_torch import kept_random_state, plain_torch
+from lancetnic_dask.models.registry import MODELS, is_users_class
 from lancetnic_dask.models.sparse_linear import SparseLinear
 
-__all__ = ["NetworkPlan", "build_network", "count_parameters", "state_template", "try_class"]
+__all__ = [
+    "NetworkPlan",
+    "NetworkSize",
+    "build_abstract",
+    "build_network",
+    "measure_network",
+    "said",
+    "state_template",
+]
 
 _CONSTRUCTOR = "(input_size, hidden_size, num_layers, num_classes, dropout)"
-# Not 1: a layer that squeezes, or a batch norm, hides faults there.
-_TRIED_ROWS = 2
-_TRIED_COLUMNS = 16
-_TRIED_CLASSES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +58,34 @@ class NetworkPlan:
     dropout: float
 
 
+class NetworkSize(NamedTuple):
+    """What a network holds.
+
+    Parameters
+    ----------
+    sparse_rows, sparse_cols : int
+        Shape of the weights of its `SparseLinear`; of several the rows of all, and the most
+        columns that one has.
+    other_weights : int
+        All other weights, counted in float32.
+    buffer_bytes : int
+        What is kept but not trained.
+    reads_dense_rows : bool
+        Whether rows are written out for it.
+    """
+
+    sparse_rows: int
+    sparse_cols: int
+    other_weights: int
+    buffer_bytes: int
+    reads_dense_rows: bool
+
+
 def build_network(plan: NetworkPlan, *, dense_grad: bool = False) -> nn.Module:
     """Build a network; a class of the user's that reads dense rows is put behind `DenseInput`.
 
-    A class that holds a `SparseLinear` gets sparse rows.
+    A class that holds a `SparseLinear` gets sparse rows. Weights are float32 and on the
+    processor, whatever the caller has made torch's defaults.
 
     Parameters
     ----------
@@ -77,9 +104,109 @@ def build_network(plan: NetworkPlan, *, dense_grad: bool = False) -> nn.Module:
     SettingError
         If the class of a user can't be made, or its layers don't fit.
     """
+    with plain_torch():
+        return _build(plan, dense_grad=dense_grad)
+
+
+def measure_network(plan: NetworkPlan) -> NetworkSize | None:
+    """Return what a network holds, without taking memory for it.
+
+    Parameters
+    ----------
+    plan : NetworkPlan
+        What would be built.
+
+    Returns
+    -------
+    NetworkSize or None
+        None for a class of the user's whose constructor needs real numbers.
+
+    Raises
+    ------
+    SettingError
+        If the package has no such network.
+    """
+    network = build_abstract(plan)
+    if network is None:
+        return None
+    sparse = [layer.weight for layer in network.modules() if isinstance(layer, SparseLinear)]
+    is_sparse = {id(weight) for weight in sparse}
+    other_bytes = sum(_bytes_of(one) for one in network.parameters() if id(one) not in is_sparse)
+    return NetworkSize(
+        sparse_rows=sum(len(weight) for weight in sparse),
+        sparse_cols=max((weight.shape[1] for weight in sparse), default=0),
+        other_weights=-(-other_bytes // 4),
+        buffer_bytes=sum(map(_bytes_of, network.buffers())),
+        reads_dense_rows=isinstance(network, DenseInput),
+    )
+
+
+def state_template(plan: NetworkPlan) -> dict[str, torch.Tensor]:
+    """Return names, shapes and dtypes of a network's state, as tensors without memory.
+
+    Weights are `nn.Parameter`, buffers plain tensors. A class of the user's whose constructor
+    needs real numbers is built in memory for that.
+
+    Raises
+    ------
+    SettingError
+        If there is no such network.
+    """
+    network = build_abstract(plan)
+    if network is None:
+        with kept_random_state(torch.device("cpu")):
+            network = build_network(plan)
+    return {
+        name: nn.Parameter(one.to("meta"), requires_grad=False)
+        if isinstance(one, nn.Parameter)
+        else one.to("meta")
+        for name, one in network.state_dict(keep_vars=True).items()
+    }
+
+
+def said(error: Exception) -> str:
+    """Return the kind of an error and its first line, as the end of a sentence."""
+    first_line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first_line.removesuffix('.')}."
+
+
+def build_abstract(plan: NetworkPlan) -> nn.Module | None:
+    """Build a network whose weights have shapes but neither values nor memory.
+
+    Parameters
+    ----------
+    plan : NetworkPlan
+        What would be built.
+
+    Returns
+    -------
+    nn.Module or None
+        None for a class of the user's whose constructor needs real numbers.
+
+    Raises
+    ------
+    SettingError
+        If the package has no such network.
+    """
+    if not is_users_class(plan.model_class):
+        with plain_torch(), torch.device("meta"):
+            return _build(plan, dense_grad=False)
+    try:
+        # A constructor may draw numbers of its own.
+        with kept_random_state(torch.device("cpu")), plain_torch(), torch.device("meta"):
+            return _build(plan, dense_grad=False)
+    except SettingError:
+        return None
+
+
+def _bytes_of(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _build(plan: NetworkPlan, *, dense_grad: bool) -> nn.Module:
     sizes = (plan.input_size, plan.hidden_size, plan.num_layers, plan.num_classes, plan.dropout)
     options = {"num_numeric": plan.num_numeric, "dense_grad": dense_grad}
-    if not is_own(plan.model_class):
+    if not is_users_class(plan.model_class):
         return plan.model_class(*sizes, **options)
     network = _build_own(plan.model_class, sizes, options)
     if any(isinstance(layer, SparseLinear) for layer in network.modules()):
@@ -93,113 +220,23 @@ def _build_own(
     name = model_class.__name__
     try:
         known = inspect.signature(model_class).parameters
-        return model_class(*sizes, **{key: options[key] for key in options if key in known})
-    except Exception as error:  # whatever the user's code raises
-        raise SettingError(
-            f"{name} cannot be made with {_CONSTRUCTOR}: {_said(error)}",
-            None,
-            f"Give {name}.__init__ these parameters, in this order.",
-        ) from error
-
-
-def try_class(plan: NetworkPlan) -> None:
-    """Build a class of the user's small, and score two rows with it.
-
-    Does nothing for the package's models. Draws from torch's random state.
-
-    Parameters
-    ----------
-    plan : NetworkPlan
-        Its input and classes are replaced by small ones.
-
-    Raises
-    ------
-    SettingError
-        If it can't be made, can't score, or doesn't return a score for each class.
-    """
-    if not is_own(plan.model_class):
-        return
-    small = replace(plan, input_size=_TRIED_COLUMNS + plan.num_numeric, num_classes=_TRIED_CLASSES)
-    network = build_network(small).eval()
-    rows = SparseRows(
-        np.arange(_TRIED_ROWS + 1),
-        np.arange(_TRIED_ROWS, dtype=np.int32),
-        np.ones(_TRIED_ROWS, np.float32),
-        numeric=np.zeros((_TRIED_ROWS, plan.num_numeric), np.float32),
-    )
-    name, wanted = plan.model_class.__name__, (_TRIED_ROWS, _TRIED_CLASSES)
-    advice = (
-        f"Let {name}.forward take rows of input_size columns and return num_classes scores, "
-        "before softmax, for each."
-    )
-    try:
-        with torch.no_grad():
-            scores = network(rows)
-    except Exception as error:  # whatever the user's code raises
-        raise SettingError(f"{name} cannot score rows: {_said(error)}", None, advice) from error
-    if not isinstance(scores, torch.Tensor):
-        raise SettingError(f"{name} returns {quoted(scores)}, not a tensor.", None, advice)
-    if tuple(scores.shape) != wanted or not scores.is_floating_point():
-        raise SettingError(
-            f"For {_TRIED_ROWS} rows and {_TRIED_CLASSES} classes {name} returns {scores.dtype} "
-            f"of shape {tuple(scores.shape)}; it must be float of shape {wanted}.",
-            None,
-            advice,
+        # One that is made of a model of the package may pass on what it doesn't name itself.
+        passes_on = issubclass(model_class, tuple(MODELS.values())) and any(
+            one.kind is one.VAR_KEYWORD for one in known.values()
         )
-
-
-def count_parameters(plan: NetworkPlan) -> tuple[int, int]:
-    """Return the numbers of weights in sparse layers, and of all others; takes no memory for them.
-
-    A class of the user's is built with few columns twice, and a weight more for each column is
-    added up: its constructor may do things that need real memory.
-    """
-    if not is_own(plan.model_class):
-        return _count(_abstract(plan))
-    few = (plan.num_numeric + _TRIED_COLUMNS, plan.num_numeric + 2 * _TRIED_COLUMNS)
-    with torch.random.fork_rng(devices=[]):
-        low, high = (_count(build_network(replace(plan, input_size=size))) for size in few)
-    columns = plan.input_size - few[0]
-    sparse, other = (
-        a + (b - a) * columns // _TRIED_COLUMNS for a, b in zip(low, high, strict=True)
-    )
-    return max(sparse, 0), max(other, 0)
-
-
-def state_template(plan: NetworkPlan) -> dict[str, torch.Tensor]:
-    """Return names, shapes and dtypes of a network's state, as tensors without memory.
-
-    Raises
-    ------
-    SettingError
-        If there is no such network.
-    """
-    return {name: one.to("meta") for name, one in _abstract(plan).state_dict().items()}
-
-
-def _count(network: nn.Module) -> tuple[int, int]:
-    sparse = {
-        id(layer.weight): layer.weight.numel()
-        for layer in network.modules()
-        if isinstance(layer, SparseLinear)
-    }
-    return sum(sparse.values()), sum(
-        one.numel() for one in network.parameters() if id(one) not in sparse
-    )
-
-
-def _abstract(plan: NetworkPlan) -> nn.Module:
-    """Build a network without memory; one of the user's that can't be built so with memory."""
-    try:
-        with torch.device("meta"):
-            return build_network(plan)
-    except SettingError:
-        if not is_own(plan.model_class):
-            raise
-    with torch.random.fork_rng(devices=[]):
-        return build_network(plan)
-
-
-def _said(error: Exception) -> str:
-    first_line = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {first_line.removesuffix('.')}."
+        taken = {name: options[name] for name in options if passes_on or name in known}
+        network = model_class(*sizes, **taken)
+    except Exception as error:  # whatever the user's code raises
+        raise SettingError(
+            f"{name} cannot be made with {_CONSTRUCTOR}: {said(error)}",
+            None,
+            f"Give {name}.__init__ these parameters, in this order; a model too large for the "
+            "memory needs a smaller hidden_size=.",
+        ) from error
+    if any(isinstance(one, nn.UninitializedParameter) for one in network.parameters()):
+        raise SettingError(
+            f"{name} has layers without sizes, such as nn.LazyLinear.",
+            None,
+            "Give each layer its sizes: the constructor gets input_size.",
+        )
+    return network

@@ -13,7 +13,7 @@ from lancetnic_dask.models.scalpel import ScalpelMC
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MODELS", "is_own", "resolve_model"]
+__all__ = ["MODELS", "is_users_class", "resolve_model"]
 
 MODELS: Mapping[str, type[nn.Module]] = MappingProxyType({"ScalpelMC": ScalpelMC})
 """The models that ship with the package, by the names that users and model files write."""
@@ -57,6 +57,6 @@ def resolve_model(model_name: str | type[nn.Module]) -> type[nn.Module]:
     )
 
 
-def is_own(model_class: type[nn.Module]) -> bool:
+def is_users_class(model_class: type[nn.Module]) -> bool:
     """Tell whether a class is the user's own, and not one that ships with the package."""
     return model_class not in MODELS.values()

@@ -91,9 +91,10 @@ class SparseRows:
         Takes 4 bytes a cell: 128 rows over 80,000 columns are 41 MB.
         """
         num_numeric = self.numeric.shape[1]
-        dense = torch.zeros(self.num_rows, num_text_features + num_numeric)
+        shape = (self.num_rows, num_text_features + num_numeric)
+        dense = torch.zeros(shape, dtype=torch.float32, device="cpu")
         indptr = tensor_over(self.indptr)
-        row_of_entry = torch.repeat_interleave(torch.arange(self.num_rows), indptr.diff())
+        row_of_entry = torch.repeat_interleave(indptr.diff())
         dense[row_of_entry, tensor_over(self.indices).long()] = tensor_over(self.values)
         dense[:, num_text_features:] = tensor_over(self.numeric)
         return dense

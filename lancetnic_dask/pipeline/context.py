@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lancetnic_dask.cluster.budget import MemoryBudget
     from lancetnic_dask.errors import Location
     from lancetnic_dask.features.cache import ShardCache
+    from lancetnic_dask.pipeline.interrupts import InterruptReport
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.run.console import Console
 
@@ -45,6 +46,8 @@ class RunContext:
         For the person at the terminal.
     device : torch.device
         Where the model is trained.
+    report : InterruptReport
+        Told of the run's folder.
     seconds : dict of str to float
         Wall time by stage.
     num_workers : int
@@ -57,6 +60,7 @@ class RunContext:
     cache: ShardCache
     console: Console
     device: torch.device
+    report: InterruptReport
     seconds: dict[str, float] = field(default_factory=dict)
     num_workers: int = 0
 

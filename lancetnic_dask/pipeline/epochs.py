@@ -10,6 +10,8 @@ from lancetnic_dask.features.counts import count_partition
 from lancetnic_dask.features.groups import encode_partition, encode_side, iter_groups, read_ahead
 from lancetnic_dask.models.networks import build_network
 from lancetnic_dask.models.optimizers import needs_dense_grad
+from lancetnic_dask.models.trial import check_scores
+from lancetnic_dask.pipeline.interrupts import hold_interrupt
 from lancetnic_dask.pipeline.summary import count_rows, hyperparameters
 from lancetnic_dask.run.folder import Run, RunFolder, history_entry
 from lancetnic_dask.run.model_file import ModelFile
@@ -77,8 +79,6 @@ def train_model(
         If the model doesn't fit.
     TrainingError
         If the loss is no finite number any more.
-    KeyboardInterrupt
-        On Ctrl-C, with what is left of the run.
     """
     request, training = context.request, context.request.training
     num_classes = len(features.classes)
@@ -108,9 +108,11 @@ def train_model(
     def validation_rows() -> Generator[EncodedRows, None, None]:
         return read_ahead(fetch_val(val_shards, val_side))
 
-    folder = RunFolder(request.run_dir)
+    folder = context.report.run_folder = RunFolder(request.run_dir)
     context.console.say(f"Run folder: {folder.path}")
-    folder.write_hyperparameters(hyperparameters(request, features, counted, counted_val))
+    folder.write_hyperparameters(
+        hyperparameters(request, features, counted, counted_val, device=str(context.device))
+    )
 
     def model_of(result: EpochResult) -> ModelFile:
         return ModelFile(
@@ -137,30 +139,23 @@ def train_model(
                 num_classes=num_classes,
                 advance=stage.advance,
             )
-        context.console.say_epoch(result, training.num_epochs)
         context.add_seconds("train", result.train_seconds)
         context.add_seconds("validation", result.validation_seconds)
-        with context.timed("write"):
-            folder.record(result, model_of(result))
+        with hold_interrupt():
+            with context.timed("write"):
+                folder.record(result, model_of(result))
+            context.console.say_epoch(result, training.num_epochs)
 
-    try:
-        for epoch in range(trainer.progress.epoch, training.num_epochs):
-            run_epoch(epoch)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(folder.what_is_left()) from None
+    for epoch in range(trainer.progress.epoch, training.num_epochs):
+        run_epoch(epoch)
     rows_by_label = counted.training_labels + counted.validation_labels
-    with context.timed("plots"):
-        folder.write_plots(
-            features.classes,
-            [rows_by_label[one] for one in features.classes],
-            matplotlib_folder=context.cache.folder / "matplotlib",
-        )
     return Run(
         folder=folder.path,
         best_model=folder.best_model,
         last_model=folder.last_model,
         history=folder.history,
         classes=features.classes,
+        rows_by_class=tuple(rows_by_label[label] for label in features.classes),
         num_rows=count_rows(counted, counted_val),
         peak_memory_bytes=0,
         budget=context.budget.as_dict(),
@@ -192,6 +187,7 @@ def _make_trainer(
     plan = request.network_plan(num_terms, features.num_numeric, model_args["num_classes"])
     with seeded_weights(training.random_state):
         model = build_network(plan, dense_grad=needs_dense_grad(training.optim_name))
+        check_scores(plan, model)
     return Trainer(model.to(context.device), training, context.device)
 
 

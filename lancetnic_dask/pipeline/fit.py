@@ -26,20 +26,24 @@ from lancetnic_dask.corpus.sources import list_files
 from lancetnic_dask.errors import SettingError
 from lancetnic_dask.features.cache import ShardCache
 from lancetnic_dask.jit import keeps_machine_code
-from lancetnic_dask.models.networks import try_class
 from lancetnic_dask.models.optimizers import needs_dense_grad
+from lancetnic_dask.models.trial import try_class
 from lancetnic_dask.pipeline.context import RunContext
 from lancetnic_dask.pipeline.epochs import group_bytes, shard_bytes, train_model
+from lancetnic_dask.pipeline.interrupts import InterruptReport, hold_interrupt
 from lancetnic_dask.pipeline.prepare import count_corpus, find_classes, fit_features, plan_corpus
-from lancetnic_dask.pipeline.summary import finish
+from lancetnic_dask.pipeline.summary import draw, finish
 from lancetnic_dask.pipeline.warm import warm_kernels
 from lancetnic_dask.run.console import Console
+from lancetnic_dask.run.folder import require_writable
 from lancetnic_dask.training.devices import choose_device
 from lancetnic_dask.training.loop import make_criterion
 from lancetnic_dask.training.torch_state import seeded_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import torch
 
     from lancetnic_dask.cluster.budget import MemoryBudget
     from lancetnic_dask.corpus.plan import CsvFormat
@@ -71,51 +75,57 @@ def fit_classifier(request: FitRequest) -> Run:
     KeyboardInterrupt
         On Ctrl-C, once the cluster is closed; it tells what is left.
     """
-    make_criterion(request.training.crit_name)
-    device = choose_device(request.training.device_name)
-    needs_dense_grad(request.training.optim_name)
-    with seeded_weights(request.training.random_state):
-        try_class(request.network_plan(0, len(request.roles.data_columns), num_classes=0))
+    device = _check_training(request)
     if request.train_path is None:
         raise SettingError("train_path is None.", None, "Pass the CSV files to train on.")
     sources = [_sources(path, request) for path in (request.train_path, request.val_path)]
+    require_writable(request.run_dir)
     budget = _decide_budget(request, sources)
     logger.info("memory budget\n%s", budget)
     watch = MemoryWatch()
     console = Console(
         progress=request.progress, memory=lambda: (watch.current_bytes, budget.total_bytes)
     )
-    with _stop_explained(), watch, _cache(request) as cache:
-        if budget.num_workers:
-            warm_kernels(request.recipe)
-        with use_client(request.client, budget=budget) as client:
-            if not budget.num_workers:
-                check_workers(
-                    client,
-                    partition_bytes=budget.partition_bytes,
-                    terms_per_token=request.terms_per_token,
+    with InterruptReport(request.training.num_epochs) as report:
+        with watch, _cache(request) as cache:
+            if budget.num_workers:
+                console.say(f"Starting {budget.num_workers} worker(s)")
+                warm_kernels(request.recipe)
+            with use_client(request.client, budget=budget) as client:
+                if not budget.num_workers:
+                    check_workers(
+                        client,
+                        partition_bytes=budget.partition_bytes,
+                        terms_per_token=request.terms_per_token,
+                    )
+                console.say(f"Dask dashboard: {client.dashboard_link}")
+                if request.uses_cache:
+                    console.say(f"Cache folder: {cache.folder}")
+                num_workers = len(client.nthreads())
+                context = RunContext(
+                    request, client, budget, cache, console, device, report, num_workers=num_workers
                 )
-            console.say(f"Dask dashboard: {client.dashboard_link}")
-            if request.uses_cache:
-                console.say(f"Cache folder: {cache.folder}")
-            num_workers = len(client.nthreads())
-            context = RunContext(
-                request, client, budget, cache, console, device, num_workers=num_workers
-            )
-            run, corpora = _fit(context, sources[0], sources[1])
-    run.peak_memory_bytes = watch.peak_bytes
-    finish(run, context, watch, corpora)
+                run, corpora = _fit(context, sources[0], sources[1])
+            with hold_interrupt():
+                draw(run, context)
+        run.peak_memory_bytes = watch.peak_bytes
+        with hold_interrupt():
+            finish(run, context, watch, corpora)
     return run
 
 
-@contextmanager
-def _stop_explained() -> Iterator[None]:
-    """Say what Ctrl-C leaves, instead of where in Dask or torch it came."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        said = stop.args[0] if stop.args else "Stopped before training began."
-        raise KeyboardInterrupt(said) from None
+def _check_training(request: FitRequest) -> torch.device:
+    """Look for mistakes in names and in a class of the user's; return where to train."""
+    training = request.training
+    make_criterion(training.crit_name)
+    needs_dense_grad(training.optim_name)
+    with seeded_weights(training.random_state):
+        try_class(
+            request.network_plan(0, len(request.roles.data_columns), num_classes=0),
+            training.optim_name,
+            has_texts=bool(request.roles.text_columns),
+        )
+    return choose_device(training.device_name)
 
 
 def _sources(path: Any, request: FitRequest) -> Any:

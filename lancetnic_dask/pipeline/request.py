@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.features.build import ShardRecipe
 from lancetnic_dask.models.dense_input import DENSE_SCORING_ROWS
-from lancetnic_dask.models.networks import NetworkPlan, count_parameters
+from lancetnic_dask.models.networks import NetworkPlan, NetworkSize, measure_network
 from lancetnic_dask.models.optimizers import optimizer_bytes
-from lancetnic_dask.models.registry import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,15 +118,22 @@ class FitRequest:
     def model_bytes(self, num_terms: int, num_numeric: int, num_classes: int) -> int:
         """Return bytes of weights, gradients, optimizer state and a checkpoint copy.
 
-        For a model that reads dense rows, those of a batch too.
+        For a model that reads dense rows, those of a batch too. A class of the user's that can't
+        be measured counts as one hidden layer of four gates, as an LSTM has.
         """
         training = self.training
         plan = self.network_plan(num_terms, num_numeric, num_classes)
-        sparse, other = count_parameters(plan)
-        touched = training.batch_size * _TERMS_PER_ROW
-        rows = sparse // training.hidden_size
+        size = measure_network(plan)
+        if size is None:
+            weights = 4 * training.hidden_size * (plan.input_size + training.hidden_size)
+            size = NetworkSize(0, 0, weights, buffer_bytes=0, reads_dense_rows=True)
         state = optimizer_bytes(
-            training.optim_name, rows, training.hidden_size, other, touched_rows=touched
+            training.optim_name,
+            size.sparse_rows,
+            size.sparse_cols,
+            size.other_weights,
+            touched_rows=training.batch_size * _TERMS_PER_ROW,
         )
-        dense_rows = max(training.batch_size, DENSE_SCORING_ROWS) if is_own(self.model_class) else 0
-        return 4 * (2 * (sparse + other) + dense_rows * plan.input_size) + state
+        kept = 4 * (size.sparse_rows * size.sparse_cols + size.other_weights) + size.buffer_bytes
+        written_out = max(training.batch_size, DENSE_SCORING_ROWS) if size.reads_dense_rows else 0
+        return 2 * kept + 4 * written_out * plan.input_size + state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import platform
 from dataclasses import asdict
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.run.folder import Run
 
-__all__ = ["count_rows", "finish", "hyperparameters"]
+__all__ = ["count_rows", "draw", "finish", "hyperparameters"]
+
+logger = logging.getLogger(__name__)
 
 _PACKAGES = ("lancetnic_dask", "dask", "distributed", "torch", "pyarrow", "numpy", "numba")
 
@@ -34,10 +37,13 @@ def hyperparameters(
     features: FittedFeatures,
     counted: CountedCorpus,
     counted_val: CountedCorpus | None,
+    *,
+    device: str,
 ) -> dict[str, Any]:
     """Return the settings of a run for ``hyperparams.yaml``, lancetnic's names first.
 
-    They are all that decides the model, besides the versions in ``summary.json``.
+    They are all that decides the model, besides the versions in ``summary.json``, and the code
+    of a model class of the user's.
     """
     training, csv_format = request.training, counted.corpus.plan.csv_format
     stop_words = request.features.stop_words
@@ -56,7 +62,7 @@ def hyperparameters(
             "learning_rate": training.learning_rate,
             "optimizer": training.optim_name,
             "criterion": training.crit_name,
-            "device_name": training.device_name,
+            "device_name": device,
             "random_state": training.random_state,
             "group_size": training.group_size,
             "torch_threads": 1,
@@ -108,6 +114,27 @@ def count_rows(counted: CountedCorpus, counted_val: CountedCorpus | None) -> dic
     }
 
 
+def draw(run: Run, context: RunContext) -> None:
+    """Draw the pictures, once the workers have given their memory back.
+
+    A picture is not worth the run: what can't be drawn is logged.
+    """
+    folder = context.report.run_folder
+    if folder is None:
+        return
+    try:
+        with context.timed("plots"):
+            folder.write_plots(
+                run.classes,
+                run.rows_by_class,
+                matplotlib_folder=context.cache.folder / "matplotlib",
+            )
+    except Exception:  # a font may be broken, matplotlib too old or too new
+        logger.warning(
+            "the pictures of %s could not be drawn; the models are whole", run.folder, exc_info=True
+        )
+
+
 def finish(run: Run, context: RunContext, watch: MemoryWatch, corpora: Sequence[Corpus]) -> None:
     """Write the summary, and say where everything is.
 
@@ -155,9 +182,10 @@ def finish(run: Run, context: RunContext, watch: MemoryWatch, corpora: Sequence[
         },
     }
     write_summary(run.folder, summary)
-    mib = 1 << 20
+    best, mib = run.best_epoch, 1 << 20
+    accuracy = best["val_accuracy"]
+    said = "" if math.isnan(accuracy) else f", validation accuracy {100 * accuracy:.2f} %"
     context.console.say(
-        f"Best model: {run.best_model} (epoch {run.best_epoch['epoch']:.0f}, "
-        f"validation accuracy {100 * run.best_epoch['val_accuracy']:.2f} %)\n"
+        f"Best model: {run.best_model} (epoch {best['epoch']:.0f}{said})\n"
         f"Peak memory: {watch.peak_bytes / mib:,.0f} of {run.budget['total_bytes'] / mib:,.0f} MiB"
     )

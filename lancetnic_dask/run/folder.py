@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lancetnic_dask.training.loop import EpochResult
     from lancetnic_dask.training.metrics import ClassCounts
 
-__all__ = ["Run", "RunFolder", "history_entry", "write_summary"]
+__all__ = ["Run", "RunFolder", "history_entry", "require_writable", "write_summary"]
 
 # lancetnic's names, so that scripts that read the file go on working.
 _RESULT_COLUMNS = (
@@ -52,12 +52,16 @@ class Run:
     folder : Path
         ``runs/train_N``.
     best_model, last_model : Path
-        Folders of the model with the lowest validation loss, and of the last epoch's.
+        Folders of the model with the lowest validation loss (training loss, where no row
+        validates), and of the last epoch's.
     history : list of dict
         Metrics of each epoch: epoch, train_loss, train_accuracy, val_loss, val_accuracy,
-        val_precision, val_recall, val_f1 (shares of 1; NaN without validation rows), seconds.
+        val_precision, val_recall, val_f1 (shares of 1; NaN without validation rows),
+        train_seconds, validation_seconds, rows_per_second.
     classes : tuple of str
         Labels in the order of their class numbers.
+    rows_by_class : tuple of int
+        Rows of the training corpus that have each, those that validate included.
     num_rows : dict of str to int
         Rows read = training + validation + set aside, and rows by reason they were set aside.
     peak_memory_bytes : int
@@ -73,6 +77,7 @@ class Run:
     last_model: Path
     history: list[dict[str, float]]
     classes: tuple[str, ...]
+    rows_by_class: tuple[int, ...]
     num_rows: dict[str, Any]
     peak_memory_bytes: int
     budget: dict[str, Any]
@@ -182,15 +187,15 @@ class RunFolder:
             If the disk is full or the folder can't be written; older files stay whole.
         """
         entry = history_entry(result)
-        self.history.append(entry)
-        self.last_counts = None if result.validation is None else result.validation.counts
         with _explained(self.path):
-            _write_text(self.path / "result.csv", _result_csv(self.history))
             write_model(model, self.last_model)
+            self.history.append(entry)
+            self.last_counts = None if result.validation is None else result.validation.counts
             if _loss_of(entry) < self._best_loss:
+                copy_model(self.last_model, self.best_model)
                 self._best_loss, self._best_epoch = _loss_of(entry), result.epoch
                 self.best_counts = self.last_counts
-                copy_model(self.last_model, self.best_model)
+            _write_text(self.path / "result.csv", _result_csv(self.history))
 
     def write_plots(
         self, classes: Sequence[str], rows_by_class: Sequence[int], *, matplotlib_folder: Path
@@ -202,7 +207,7 @@ class RunFolder:
         classes : sequence of str
             Labels in class order.
         rows_by_class : sequence of int
-            Rows of the corpus that have each.
+            Rows of `train_path` that have each.
         matplotlib_folder : Path
             Where matplotlib keeps its list of fonts, if it has no place of its own.
 
@@ -222,13 +227,38 @@ class RunFolder:
                 matplotlib_folder=matplotlib_folder,
             )
 
-    def what_is_left(self) -> str:
-        """Say what a run that was stopped leaves, for the person who stopped it."""
-        if not self.history:
-            return f"Stopped in epoch 1: there is no model in {self.path} yet."
+    def what_is_left(self, num_epochs: int) -> str:
+        """Say what a run that was stopped leaves, for the person who stopped it.
+
+        Parameters
+        ----------
+        num_epochs : int
+            Epochs that it was to have.
+        """
         done = len(self.history)
-        best = f"and best_model of epoch {self._best_epoch} " if self._best_epoch else ""
-        return f"Stopped in epoch {done + 1}: last_model is of epoch {done} {best}in {self.path}."
+        if not done:
+            return f"Stopped in epoch 1: there is no model in {self.path} yet."
+        where = "after the last epoch" if done == num_epochs else f"in epoch {done + 1}"
+        best = f" and best_model of epoch {self._best_epoch}" if self._best_epoch else ""
+        return f"Stopped {where}: last_model is of epoch {done}{best} in {self.path}."
+
+
+def require_writable(runs: Path) -> None:
+    """Look whether a run folder could be made, without making anything.
+
+    Raises
+    ------
+    LancetnicError
+        If it can't.
+    """
+    there = next(one for one in (runs, *runs.parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise LancetnicError(
+            "The run folder cannot be made: "
+            + ("this is a file." if there.is_file() else "this folder is read-only."),
+            str(there),
+            "Pass another run_dir=.",
+        )
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:

@@ -192,6 +192,7 @@ def find_typeface(texts: Iterable[str]) -> Typeface:
         more = len(missing) - _SHOWN_LETTERS
         logger.warning(
             "The pictures show %s for letters that are in no installed font: %s. "
+            "Names with such letters carry their class number, the place in Run.classes. "
             "To see them, install a font such as Noto Sans CJK (Chinese, Japanese, Korean) or "
             "the Noto Sans of their script, and train again.",
             _NO_GLYPH,

@@ -10,7 +10,6 @@ import math
 import os
 import re
 import struct
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,9 +18,12 @@ import pyarrow.compute as pc
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 from lancetnic_dask.errors import quoted
 from lancetnic_dask.features.terms import Vocabulary
+from lancetnic_dask.models.plain_torch import plain_torch
+from lancetnic_dask.models.trial import KEPT_DTYPES
 from lancetnic_dask.run.kept_files import check_digest, located
 from lancetnic_dask.run.model_json import UnfitError
 
@@ -44,12 +46,6 @@ __all__ = [
 
 VOCABULARY_SCHEMA: Final = pa.schema([("term", pa.string()), ("document_frequency", pa.int64())])
 _HEADER_BYTES: Final = 1 << 20
-# What safetensors calls the types that a network's state may have.
-_TYPE_NAMES: Final[Mapping[torch.dtype, str]] = MappingProxyType({
-    torch.float32: "F32", torch.float64: "F64", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
-    torch.uint8: "U8", torch.bool: "BOOL",
-})  # fmt: skip
 _PIECE_BYTES: Final = 1 << 22
 
 
@@ -116,7 +112,7 @@ def read_weights(
             state = _load(path, template)
         except SafetensorError as error:
             raise UnfitError(f"{misfit}, in another form: {quoted(str(error))}.") from error
-    infinite = find_infinite(state)
+    infinite = find_infinite(state, template)
     if infinite is not None:
         raise UnfitError(f"the tensor {infinite!r} holds values that are no finite numbers.")
     return state
@@ -138,15 +134,20 @@ def check_weights(state: Mapping[str, torch.Tensor], template: Mapping[str, torc
                 f"the tensor {name!r} is {tensor.dtype} {tuple(tensor.shape)} and should be "
                 f"{wanted.dtype} {tuple(wanted.shape)}."
             )
-        if tensor.dtype not in _TYPE_NAMES:
+        if tensor.dtype not in KEPT_DTYPES:
             raise UnfitError(f"the tensor {name!r} is {tensor.dtype}, which no file here can hold.")
 
 
-def find_infinite(state: Mapping[str, torch.Tensor]) -> str | None:
-    """Return the first tensor that holds NaN or infinity; unlike ``torch.isfinite``, in no room."""
+def find_infinite(
+    state: Mapping[str, torch.Tensor], template: Mapping[str, torch.Tensor]
+) -> str | None:
+    """Return the first weight that holds NaN or infinity; unlike ``torch.isfinite``, in no room.
+
+    Buffers may: a mask is made of infinity.
+    """
     for name, tensor in state.items():
-        is_float = tensor.is_floating_point() and tensor.numel()
-        ends = torch.aminmax(tensor) if is_float else ()  # NaN if there is any
+        is_weight = isinstance(template.get(name), nn.Parameter) and tensor.is_floating_point()
+        ends = torch.aminmax(tensor) if is_weight and tensor.numel() else ()  # NaN if there is any
         if not all(map(math.isfinite, ends)):
             return name
     return None
@@ -221,11 +222,16 @@ def _load(path: Path, template: Mapping[str, torch.Tensor]) -> dict[str, torch.T
     What has been read of a mapping counts as our memory until it is closed; and a tensor that
     stayed mapped would end the process if the file were cut short later.
     """
+    with plain_torch():
+        return _copy_tensors(path, template)
+
+
+def _copy_tensors(path: Path, template: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     with safe_open(path, "pt") as file:
         _check_names(set(file.keys()), template)
         for name, wanted in template.items():
             found = file.get_slice(name)
-            kind = _TYPE_NAMES[wanted.dtype]
+            kind = KEPT_DTYPES[wanted.dtype]
             if found.get_dtype() != kind or found.get_shape() != list(wanted.shape):
                 raise UnfitError(
                     f"the tensor {name!r} is not of the shape {list(wanted.shape)} and type {kind}."

@@ -28,7 +28,7 @@ from lancetnic_dask.errors import (
 from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.weighting import FittedFeatures
 from lancetnic_dask.models.networks import NetworkPlan, state_template
-from lancetnic_dask.models.registry import is_own, resolve_model
+from lancetnic_dask.models.registry import is_users_class, resolve_model
 from lancetnic_dask.run import kept_files, model_arrays, model_json
 from lancetnic_dask.run.kept_files import MANIFEST_NAME, KeptFile
 from lancetnic_dask.run.model_json import Manifest, file_suffixes, parse_manifest, reason_of
@@ -223,7 +223,8 @@ def read_model(
     Notes
     -----
     Memory holds the weights once. A folder makes it take about as much as the folder takes on
-    the disk, and no more, whatever stands in it.
+    the disk, and no more, whatever stands in it; for a class of the user's whose constructor
+    needs real numbers, what that takes comes on top.
     """
     return read_stamped(path, model_class)[0]
 
@@ -295,7 +296,10 @@ def _read(folder: Path, manifest: bytes, given: type[nn.Module] | None) -> Model
     except _BROKEN as error:
         advice = model_json.DAMAGED
         if found.model.own_class is not None:
-            advice = f"Pass {model_class.__name__} as it was when the model was trained."
+            advice = (
+                f"It was trained with the class {quoted(found.model.own_class)}: pass that, as it "
+                f"was then. Here model_name is {model_class.__name__}."
+            )
         raise ModelFileError(
             f"The model cannot be read: {reason_of(error)}", str(folder), advice
         ) from error
@@ -326,19 +330,19 @@ def _class_of(
             return resolve_model(network.name)
         except SettingError as error:
             raise ModelFileError(error.what, str(folder), model_json.UPDATE) from error
-    if given is None or not is_own(given):
+    if given is None or not is_users_class(given):
         raise ModelFileError(
             f"The model was trained with the class {quoted(network.own_class)}, and a model's "
             "folder holds no code.",
             str(folder),
-            f"Pass the class: model_name={network.name}.",
+            "Pass that class as model_name=.",
         )
     return given
 
 
 def _network(model: ModelFile) -> model_json.Network:
     known = model.model_class
-    own_class = f"{known.__module__}.{known.__qualname__}" if is_own(known) else None
+    own_class = f"{known.__module__}.{known.__qualname__}" if is_users_class(known) else None
     args = model_json.NetworkArgs(**model.model_args)
     return model_json.Network(known.__name__, args, own_class)
 
@@ -371,13 +375,6 @@ def _plain(value: Any) -> Any:
 
 def _check_writable(model: ModelFile, folder: Path) -> None:
     """Refuse a model that `read_model` would refuse, before anything is written."""
-    infinite = model_arrays.find_infinite(model.state)
-    if infinite is not None:
-        raise TrainingError(
-            f"The weights {infinite!r} are no finite numbers any more.",
-            str(folder),
-            "Pass a lower learning_rate.",
-        )
     nothing = "0" * 32
     files = {
         role: KeptFile(kept_files.kept_name(role, suffix, nothing), 1, nothing)
@@ -386,13 +383,21 @@ def _check_writable(model: ModelFile, folder: Path) -> None:
     try:
         manifest = _manifest_bytes(model, files)
         plan = model_json.network_plan(parse_manifest(manifest, ""), model.model_class)
-        model_arrays.check_weights(model.state, state_template(plan))
+        template = state_template(plan)
+        model_arrays.check_weights(model.state, template)
     except _BROKEN as error:
         raise ModelFileError(
             f"The model could not be read again: {reason_of(error)}",
             str(folder),
             "Change its settings.",
         ) from error
+    infinite = model_arrays.find_infinite(model.state, template)
+    if infinite is not None:
+        raise TrainingError(
+            f"The weights {infinite!r} are no finite numbers any more.",
+            str(folder),
+            "Pass a lower learning_rate.",
+        )
     if len(manifest) > _MANIFEST_BYTES - 1024:  # the sizes of files are not in it yet
         raise ModelFileError(
             f"The model's {MANIFEST_NAME} would have {len(manifest):,} bytes, most of them "

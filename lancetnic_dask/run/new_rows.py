@@ -94,7 +94,8 @@ def read_rows(
         without text columns.
     scalar_data : number or array, or None
         Shape (num_rows,) for one data column, (num_rows, num_data_columns) for any; for one row
-        a number, or (num_data_columns,). None: all numbers are missing.
+        a number, or (num_data_columns,). None and NaN in it are missing numbers; None in its
+        place: a model without data columns.
     text_columns, data_columns : tuple of str
         Columns of the model.
 
@@ -106,7 +107,8 @@ def read_rows(
     Raises
     ------
     SettingError
-        If the data is of another kind or shape.
+        If the data is of another kind or shape, or the numbers of a model that reads some are
+        left out: the training means in their place would give a label that nobody asked for.
     RecordError
         If a text is no string, or a number is none or infinite.
     """
@@ -154,7 +156,7 @@ def read_row(
                 f"There are {len(given)} {kind}, and the model reads {len(columns)}: "
                 f"{_named(columns)}.",
                 None,
-                "Pass one for each column, in their order.",
+                "Pass one for each column, in their order; for many rows use load(path).predict.",
             )
     found = read_cells(as_text, cells, lambda at: f"column {text_columns[at]!r}")
     arrays = [string_array([text], name) for text, name in zip(found, text_columns, strict=True)]
@@ -250,7 +252,13 @@ def _read_numbers(
     """Read numbers beside texts as float64 (num_rows, num_data_columns)."""
     width = len(columns)
     if scalar_data is None:
-        return np.full((num_rows, width), np.nan)
+        if columns:
+            raise SettingError(
+                f"The model also reads {_named(columns)}.",
+                None,
+                "Pass scalar_data=, with None for a missing one.",
+            )
+        return np.empty((num_rows, 0))
     allowed: list[tuple[int, ...]] = [(num_rows, width)] if not is_single else [(width,)]
     if width == 1:
         allowed.append(() if is_single else (num_rows,))

@@ -42,6 +42,9 @@ _CURVES = {
 _INK, _BLUE, _ORANGE, _GRID = "#222222", "#1f77b4", "#d95f02", "#dddddd"
 _ROWS = {"train": ("training rows", _BLUE), "val": ("validation rows", _ORANGE)}
 
+# Percent points that an axis spans at least: the noise of a good model is no cliff.
+_PERCENT_SPAN = 5
+
 _DPI = 100
 _SMALL = 7.0  # points
 _TEXT: dict[str, Any] = {"fontsize": 9.0, "color": _INK}
@@ -76,7 +79,7 @@ def draw_plots(
     classes : sequence of str
         Labels in the order of their class numbers; any text, shown literally on one line.
     rows_by_class : sequence of int
-        Rows of the corpus that have each class.
+        Rows of ``train_path`` that have each class, also where some of them validate.
     best, last : ClassCounts or None
         Validation rows of the best and of the last epoch; None where no row validates.
     matplotlib_folder : Path
@@ -93,6 +96,9 @@ def draw_plots(
     Up to 200 classes each has its name. With more, the confusion matrix names one in two or
     fewer, and ``dataset_counts.png`` is the sorted curve of the counts. Above 1,000 classes there
     is no matrix, and ``confusion_matrix_*.png`` tells how many classes have which recall.
+
+    A name with letters that no installed font has carries its class number, as in "3: □□": its
+    place in ``Run.classes``, from 0 on.
     """
     load_matplotlib(matplotlib_folder)
     rows = np.asarray(rows_by_class, np.int64)
@@ -102,7 +108,7 @@ def draw_plots(
     named = by_rows if has_matrix or len(rows) <= _NAMED_CLASSES else by_rows[[0, -1]]
     shown = {int(number): shown_label(classes[number]) for number in named}
     typeface = find_typeface(shown.values())
-    names = {number: typeface.drawable(text) for number, text in shown.items()}
+    names = {number: _class_name(number, text, typeface) for number, text in shown.items()}
 
     for file_name, (title, metric) in _CURVES.items():
         curves = _read_curves(history, metric)
@@ -114,6 +120,12 @@ def draw_plots(
         if counts is not None and counts.num_rows:
             figure = _draw_validation(names, counts, which)
             _save(figure, folder / f"confusion_matrix_{which}_model.png", typeface)
+
+
+def _class_name(number: int, text: str, typeface: Typeface) -> str:
+    """Return a name that can be drawn; one that lost letters could be another's, too."""
+    drawable = typeface.drawable(text)
+    return text if drawable == text else f"{number}: {drawable}"
 
 
 def _new_axes(size: tuple[float, float], title: str, subtitle: str = "") -> tuple[Figure, Axes]:
@@ -197,7 +209,11 @@ def _draw_curves(
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
     low, high = axes.get_ylim()
-    axes.set_ylim(max(low, 0), min(high, most))
+    low, high = max(low, 0), min(high, most)
+    if unit and high - low < _PERCENT_SPAN:
+        low = min(max((low + high - _PERCENT_SPAN) / 2, 0), most - _PERCENT_SPAN)
+        high = low + _PERCENT_SPAN
+    axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(StrMethodFormatter(f"{{x:.10g}}{unit}"))
     place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncols": 2}
@@ -313,7 +329,7 @@ def _draw_cells(axes: Axes, table: np.ndarray, *, has_texts: bool) -> AxesImage:
     middle: dict[str, Any] = {"ha": "center", "va": "center_baseline"}
     for row, column in np.argwhere(table) if has_texts else ():
         count = table[row, column]
-        colour = "white" if shade(count) > 0.5 else _INK
+        colour = "white" if shade(count) > 0.57 else _INK
         axes.text(column, row, f"{count:,}", **middle, **{**_TEXT, "color": colour})
     return image
 
@@ -333,8 +349,8 @@ def _draw_scale(figure: Figure, image: AxesImage, largest: int, caption: str) ->
 
 
 def _rows_summary(rows: np.ndarray) -> str:
-    """Return how many rows and classes there are."""
-    return f"{rows.sum():,} rows, {len(rows):,} classes"
+    """Return whose rows are counted, and how many rows and classes there are."""
+    return f"{rows.sum():,} rows of train_path, {len(rows):,} classes"
 
 
 def _decades(largest: int) -> tuple[list[int], list[str]]:

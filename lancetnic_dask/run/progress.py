@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tqdm.std import TqdmDefaultWriteLock, tqdm  # type: ignore[attr-defined]  # not in its stubs
+from tqdm.utils import disp_len
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
@@ -31,14 +32,24 @@ Unit = Literal["rows", "bytes", "lists"]
 
 # Four times a second is smooth to the eye; a notebook sends three messages for each drawing.
 _REDRAW_SECONDS = 0.25
-_MIB = 1 << 20
+_GIB = 1 << 30
 # By unit: what follows an amount, and the step between its prefixes.
 _SUFFIXES: dict[Unit, tuple[str, int]] = {
     "rows": (" rows", 1000),
     "bytes": ("B", 1024),
     "lists": (" lists", 1000),
 }
-_WITH_TOTAL = "{desc}: {percentage:3.0f}%|{bar}| {amount} [{elapsed}<{remaining}, {speed}{postfix}]"
+# What gives way where the bar itself would have fewer letters than that: unit, speed, amount.
+_BAR_LETTERS = 8
+_WITH_TOTAL = tuple(
+    f"{{desc}}: {{percentage:3.0f}}%|{{bar}}| {figures}{{postfix}}]"
+    for figures in (
+        "{amount} [{elapsed}<{remaining}, {speed}",
+        "{amount} [{elapsed}<{remaining}, {short_speed}",
+        "{amount} [{elapsed}<{remaining}",
+        "[{elapsed}<{remaining}",
+    )
+)
 _WITHOUT_TOTAL = "{desc}: {amount} [{elapsed}, {speed}{postfix}]"
 
 
@@ -147,10 +158,11 @@ class TextBar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
         of_total = "" if total is None else f"/{_short(total, divisor)}"
         parts.update(
             n=min(done, total) if total else done,
-            bar_format=_WITH_TOTAL if total else _WITHOUT_TOTAL,
             amount=f"{_short(done, divisor)}{of_total}{suffix}",
             speed=f"{speed}{suffix}/s",
+            short_speed=f"{speed}/s",
         )
+        parts["bar_format"] = _fitting_layout(parts) if total else _WITHOUT_TOTAL
         return parts
 
     def display(self, msg: str | None = None, pos: int | None = None, **signals: Any) -> None:
@@ -194,7 +206,7 @@ class TextBar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
             return
         self._next_memory_seconds = now + _REDRAW_SECONDS
         used_bytes, budget_bytes = self._memory()
-        self.postfix = f"{used_bytes / _MIB:,.0f} of {budget_bytes / _MIB:,.0f} MiB"
+        self.postfix = f"{used_bytes / _GIB:.1f}/{budget_bytes / _GIB:.1f} GiB"
 
 
 def open_bar(
@@ -304,6 +316,18 @@ def _screen_size(stream: TextIO) -> tuple[int | None, int | None]:
         return None, None
     # Room for the ^C that Ctrl-C leaves behind the bar: where it wraps, the bar is there twice.
     return max(1, columns - 3) if columns else None, max(2, rows - 1) if rows else None
+
+
+def _fitting_layout(parts: MutableMapping[str, Any]) -> str:
+    """Return the longest layout that leaves room for the bar itself."""
+    columns = parts["ncols"]
+    if not isinstance(columns, int):  # a notebook, or a terminal that doesn't tell
+        return _WITH_TOTAL[0]
+    for layout in _WITH_TOTAL:
+        without_bar = {**parts, "bar_format": layout.replace("{bar}", ""), "ncols": None}
+        if disp_len(tqdm.format_meter(**without_bar)) + _BAR_LETTERS <= columns:
+            return layout
+    return _WITH_TOTAL[-1]
 
 
 def _short(amount: int, divisor: int) -> str:

@@ -19,15 +19,11 @@ from torch import nn
 
 from lancetnic_dask.errors import SettingError, TrainingError, quoted
 from lancetnic_dask.models.optimizers import make_optimizer
+from lancetnic_dask.models.plain_torch import kept_random_state, plain_torch
 from lancetnic_dask.training.batches import iter_batches
 from lancetnic_dask.training.metrics import ClassCounts
 from lancetnic_dask.training.scoring import one_torch_thread, score_rows
-from lancetnic_dask.training.torch_state import (
-    kept_random_state,
-    plain_torch,
-    running_norms,
-    seed_step,
-)
+from lancetnic_dask.training.torch_state import running_norms, seed_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -238,7 +234,7 @@ class Trainer:
 def train_epoch(
     trainer: Trainer,
     groups: Generator[ShardGroup, None, None],
-    validation_rows: Iterator[EncodedRows],
+    validation_rows: Generator[EncodedRows, None, None],
     *,
     num_classes: int,
     advance: Callable[[int], object] | None = None,
@@ -253,8 +249,8 @@ def train_epoch(
         The model; it goes on where its progress is.
     groups : generator of ShardGroup
         The shard groups of the epoch; closed at the end.
-    validation_rows : iterator of EncodedRows
-        In a fixed order.
+    validation_rows : generator of EncodedRows
+        In a fixed order; closed at the end.
     num_classes : int
         Classes.
     advance : callable or None, default=None
@@ -276,13 +272,14 @@ def train_epoch(
             trainer.train_group(group, advance)
     sums = trainer.end_epoch()
     trained = time.perf_counter()
-    validation = validate(
-        trainer.model,
-        validation_rows,
-        criterion=trainer.criterion,
-        num_classes=num_classes,
-        advance=advance,
-    )
+    with closing(validation_rows):
+        validation = validate(
+            trainer.model,
+            validation_rows,
+            criterion=trainer.criterion,
+            num_classes=num_classes,
+            advance=advance,
+        )
     return EpochResult(
         epoch=trainer.progress.epoch,
         train_loss=sums.loss_sum / sums.num_rows,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import torch
 
+from lancetnic_dask.models.plain_torch import plain_torch
 from lancetnic_dask.training.batches import take_rows
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def score_rows(network: nn.Module, rows: EncodedRows) -> Iterator[tuple[int, tor
     for start in range(0, rows.num_rows, SCORING_ROWS):
         batch = take_rows(rows, np.arange(start, min(start + SCORING_ROWS, rows.num_rows)))
         # Not around the loop: what a generator has entered also holds for its caller meanwhile.
-        with torch.no_grad(), one_torch_thread():
+        with plain_torch(), torch.no_grad(), one_torch_thread():
             logits = network(batch.rows)
         yield start, logits
 

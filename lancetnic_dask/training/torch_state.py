@@ -1,12 +1,10 @@
-"""What of torch is global (generators, defaults), taken for a while and given back.
+"""A place in training -> the state of torch there: all randomness follows from it.
 
-All randomness of a step follows from (seed, epoch, group, step); what a caller has set doesn't
-reach a training, and nothing of it stays changed.
+That is (seed, epoch, group, step); weights are drawn from the seed alone.
 """
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,18 +13,17 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from lancetnic_dask.models.plain_torch import kept_random_state, plain_torch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ["kept_random_state", "plain_torch", "running_norms", "seed_step", "seeded_weights"]
+__all__ = ["running_norms", "seed_step", "seeded_weights"]
 
 # Streams of randomness beside those of the features (groups.py uses 1 and 2).
 _WEIGHT_STREAM = 3
 _DROPOUT_STREAM = 4
-
-# Held while torch's global generators and defaults are ours: two trainings take turns.
-_GENERATORS = threading.RLock()
 
 
 def seeded_weights(random_state: int) -> AbstractContextManager[None]:
@@ -60,37 +57,6 @@ def running_norms(model: nn.Module) -> Iterator[None]:
     finally:
         for norm in norms:
             norm.train()
-
-
-@contextmanager
-def plain_torch() -> Iterator[None]:
-    """Compute as if the caller had left torch's defaults alone, and give them back."""
-    with _GENERATORS:
-        dtype = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
-        try:
-            with torch.inference_mode(mode=False), torch.enable_grad():
-                yield
-        finally:
-            torch.set_default_dtype(dtype)
-
-
-@contextmanager
-def kept_random_state(device: torch.device) -> Iterator[None]:
-    """Put the state of torch's global generators back: layers and dropout take no other.
-
-    `torch.random.fork_rng` would read those of all GPUs, and start a context on each. All threads
-    share the generators, so that two trainings take turns.
-    """
-    with _GENERATORS:
-        cpu_state = torch.get_rng_state()
-        cuda_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        try:
-            yield
-        finally:
-            torch.set_rng_state(cpu_state)
-            if cuda_state is not None:
-                torch.cuda.set_rng_state(cuda_state, device)
 
 
 def _seed_torch(seed: int, device: torch.device) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -293,3 +293,14 @@ def test_tasks_here_are_run_one_by_one_in_order() -> None:
     assert next(results) == -1
     assert done == [1]
     assert list(results) == [-2]
+
+
+@pytest.mark.parametrize("given", ["file.csv", ["a.csv", "b.csv"], None])
+def test_a_path_is_no_plan(given: Any) -> None:
+    """It is told at once, and with the call that was meant."""
+    with pytest.raises(SettingError) as caught:
+        Corpus(given)
+
+    assert str(caught.value) == (
+        f"Corpus({given!r}): this is no PartitionPlan.\n  Use Corpus.read_csv(path)."
+    )

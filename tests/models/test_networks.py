@@ -15,10 +15,10 @@ from lancetnic_dask.models import ScalpelMC, SparseRows
 from lancetnic_dask.models.dense_input import DENSE_SCORING_ROWS, DenseInput
 from lancetnic_dask.models.networks import (
     NetworkPlan,
+    NetworkSize,
     build_network,
-    count_parameters,
+    measure_network,
     state_template,
-    try_class,
 )
 
 
@@ -84,19 +84,37 @@ def test_a_class_with_a_sparse_layer_gets_sparse_rows_and_its_options() -> None:
     assert network(make_rows(3)).shape == (3, 5)
 
 
-@pytest.mark.parametrize("model_class", [ScalpelMC, OwnSparse, OwnDense])
+class OwnSquare(nn.Module):
+    """Weights that grow with the square of the columns, and a buffer."""
+
+    def __init__(self, input_size: int, *_: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(input_size, input_size))
+        self.register_buffer("mask", torch.zeros(input_size, 7))
+
+
 @pytest.mark.parametrize("input_size", [3, 42, 5000])
-def test_parameters_are_counted_without_building_the_network(
-    model_class: type[nn.Module], input_size: int
-) -> None:
-    """From few columns, exactly: a layer's weights grow evenly with its columns."""
-    plan = plan_of(model_class, input_size=input_size)
+def test_a_network_is_measured_as_it_would_be_built(input_size: int) -> None:
+    """Weights of sparse layers, all others, and buffers."""
+    for model_class in (ScalpelMC, OwnSparse):
+        plan = plan_of(model_class, input_size=input_size)
+        size = measure_network(plan)
+        assert size is not None
+        parameters = sum(one.numel() for one in build_network(plan).parameters())
+        assert (size.sparse_rows, size.sparse_cols) == (input_size - 2, 8)
+        assert size.sparse_rows * size.sparse_cols + size.other_weights == parameters
+        assert not size.reads_dense_rows
+    square = measure_network(plan_of(OwnSquare, input_size=input_size))
+    assert square == NetworkSize(0, 0, input_size**2, 4 * 7 * input_size, reads_dense_rows=True)
 
-    sparse, other = count_parameters(plan)
 
-    network = build_network(plan)
-    assert sparse + other == sum(one.numel() for one in network.parameters())
-    assert sparse == (0 if model_class is OwnDense else 8 * (input_size - 2))
+def test_measuring_takes_no_memory_and_a_class_that_would_is_not_measured() -> None:
+    """Some terabytes of weights; and a constructor that looks at real numbers."""
+    size = measure_network(plan_of(OwnSquare, input_size=1_000_000))
+
+    assert size is not None
+    assert size.other_weights == 10**12
+    assert measure_network(plan_of(OwnDense)) is None
 
 
 @pytest.mark.parametrize("model_class", [ScalpelMC, OwnSparse, OwnDense])
@@ -114,90 +132,56 @@ def test_the_template_of_the_state_takes_no_memory(model_class: type[nn.Module])
     assert all(tensor.is_meta for tensor in template.values())
 
 
+@pytest.mark.parametrize("model_class", [ScalpelMC, OwnSparse, OwnDense])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_callers_defaults_do_not_reach_a_network(
+    model_class: type[nn.Module], device: str
+) -> None:
+    """Weights are float32 and on the processor; the defaults stay what they were."""
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device(device)
+    try:
+        network = build_network(plan_of(model_class))
+        template = state_template(plan_of(model_class))
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.get_default_device().type == device
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+
+    assert {one.dtype for one in network.parameters()} == {torch.float32}
+    assert {one.device.type for one in network.parameters()} == {"cpu"}
+    kinds = {name: one.dtype for name, one in network.state_dict().items()}
+    assert {name: one.dtype for name, one in template.items()} == kinds
+
+
 class NoArguments(nn.Module):
     """Has another constructor."""
 
 
-class Raises(OwnDense):
-    """Fails on rows."""
+class Lazy(nn.Module):
+    """Leaves its sizes to the first rows."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply what can't be multiplied."""
-        return x @ torch.ones(3, 3)
-
-
-class Returns(OwnDense):
-    """Returns what a test wants."""
-
-    answer: Any = None
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return anything."""
-        del x
-        answer: torch.Tensor = self.answer
-        return answer
+    def __init__(self, *sizes: float) -> None:
+        super().__init__()
+        self.layer = nn.LazyLinear(int(sizes[3]))
 
 
-ADVICE = (
-    "  Let {}.forward take rows of input_size columns and return num_classes scores, before "
-    "softmax, for each."
-)
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (torch.ones(2), "torch.float32 of shape (2,); it must be float of shape (2, 3)."),
-        (torch.ones(3, 2), "torch.float32 of shape (3, 2); it must be float of shape (2, 3)."),
-        (torch.ones(2, 3).long(), "torch.int64 of shape (2, 3); it must be float of shape (2, 3)."),
-    ],
-)
-def test_a_wrong_output_is_told_before_anything_is_read(
-    monkeypatch: pytest.MonkeyPatch, answer: torch.Tensor, said: str
-) -> None:
-    """With what it returned and what it should."""
-    monkeypatch.setattr(Returns, "answer", answer)
-
+def test_a_class_that_cannot_be_made_is_named() -> None:
+    """With what it said, and its own traceback in reach."""
     with pytest.raises(SettingError) as caught:
-        try_class(plan_of(Returns))
-
-    assert str(caught.value) == (
-        f"For 2 rows and 3 classes Returns returns {said}\n" + ADVICE.format("Returns")
-    )
-
-
-def test_an_output_that_is_no_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the pair that an LSTM returns."""
-    monkeypatch.setattr(Returns, "answer", (1, 2))
-
-    with pytest.raises(SettingError) as caught:
-        try_class(plan_of(Returns))
-
-    assert str(caught.value) == "Returns returns (1, 2), not a tensor.\n" + ADVICE.format("Returns")
-
-
-def test_a_class_that_raises_is_named_with_what_it_said() -> None:
-    """And its own traceback stays in reach."""
-    with pytest.raises(SettingError) as caught:
-        try_class(plan_of(Raises))
-    assert str(caught.value) == (
-        "Raises cannot score rows: RuntimeError: mat1 and mat2 shapes cannot be multiplied "
-        "(2x18 and 3x3).\n" + ADVICE.format("Raises")
-    )
-    assert isinstance(caught.value.__cause__, RuntimeError)
-
-    with pytest.raises(SettingError) as caught:
-        try_class(plan_of(NoArguments))
+        build_network(plan_of(NoArguments))
     assert str(caught.value) == (
         "NoArguments cannot be made with (input_size, hidden_size, num_layers, num_classes, "
         "dropout): TypeError: NoArguments.__init__() takes 1 positional argument but 6 were "
-        "given.\n"
-        "  Give NoArguments.__init__ these parameters, in this order."
+        "given.\n  Give NoArguments.__init__ these parameters, in this order; a model too large "
+        "for the memory needs a smaller hidden_size=."
     )
+    assert isinstance(caught.value.__cause__, TypeError)
 
-
-@pytest.mark.parametrize("model_class", [ScalpelMC, OwnSparse, OwnDense])
-def test_a_sound_class_passes(model_class: type[nn.Module]) -> None:
-    """With and without numbers, and whatever the real sizes are."""
-    try_class(plan_of(model_class))
-    try_class(plan_of(model_class, input_size=0, num_numeric=0, num_classes=0))
+    with pytest.raises(SettingError) as caught:
+        build_network(plan_of(Lazy))
+    assert str(caught.value) == (
+        "Lazy has layers without sizes, such as nn.LazyLinear.\n"
+        "  Give each layer its sizes: the constructor gets input_size."
+    )

@@ -186,12 +186,12 @@ console.say("done")
     assert rest == [""]
     assert re.fullmatch(
         r"Tokenize: 100%\|█+\| 990k/990k rows "
-        r"\[\d\d:\d\d<00:00, [\d.]+k rows/s, 812 of 4,096 MiB\]",
+        r"\[\d\d:\d\d<00:00, [\d.]+k rows/s, 0\.8/4\.0 GiB\]",
         finished,
     )
     drawn = re.findall(
         r"Tokenize: +(\d+)%\|[█▏▎▍▌▋▊▉ ]+\| [\d.]+k/1\.00M rows "
-        r"\[\d\d:\d\d<\d\d:\d\d, [\d.]+k rows/s, 812 of 4,096 MiB\]",
+        r"\[\d\d:\d\d<\d\d:\d\d, [\d.]+k rows/s, 0\.8/4\.0 GiB\]",
         terminal.written,
     )
     shares = [int(share) for share in drawn]
@@ -214,7 +214,7 @@ with console.stage("Epoch 1/2", total=1000, is_kept=False) as stage:
 console.say("Epoch 1/2: good")
 """)
     lines = [*(f"line {number}" for number in range(10)), "in validation"]
-    terminal.read_until(r"in validation\s+Epoch 1/2, validation: 100%.*MiB\]")
+    terminal.read_until(r"in validation\s+Epoch 1/2, validation: 100%.*GiB\]")
 
     *above, bar = terminal.screen()
     terminal.type("\n")
@@ -239,13 +239,13 @@ with console.stage("Epoch 1/2", total=1000, is_kept=False) as stage:
     stage.rename("Epoch 1/2")
     time.sleep(60)
 """)
-    terminal.read_until(r" 43%.*MiB\]")
+    terminal.read_until(r" 43%.*GiB\]")
 
     terminal.type("\x03")
 
     assert terminal.finish() == -signal.SIGINT
     bar, first, *_, last, _ = terminal.screen()
-    assert re.fullmatch(r"Epoch 1/2:  43%\|█.* MiB\]\^C", bar)
+    assert re.fullmatch(r"Epoch 1/2:  43%\|█.* GiB\]\^C", bar)
     assert first == "Traceback (most recent call last):"
     assert last == "KeyboardInterrupt"
 
@@ -355,7 +355,7 @@ with console.stage("Plan", total=3) as stage:
     stage.advance(3)
 os._exit(7)
 """)
-    terminal.read_until("MiB")
+    terminal.read_until("GiB")
 
     assert terminal.hang_up() == 7
 

@@ -21,7 +21,7 @@ from lancetnic_dask.features.terms import Vocabulary
 from lancetnic_dask.features.weighting import FittedFeatures
 from lancetnic_dask.inference import load
 from lancetnic_dask.models import ScalpelMC
-from lancetnic_dask.run.folder import Run, RunFolder, write_summary
+from lancetnic_dask.run.folder import Run, RunFolder, require_writable, write_summary
 from lancetnic_dask.run.model_file import ModelFile
 from lancetnic_dask.settings import ColumnRoles
 from lancetnic_dask.training.loop import EpochResult, Validation
@@ -164,6 +164,7 @@ def test_a_run_shows_what_matters(tmp_path: Path) -> None:
             {"epoch": 2, "val_accuracy": 0.75, "val_loss": 0.7, "train_loss": 0.2},
         ],
         classes=("a", "b"),
+        rows_by_class=(2, 1),
         num_rows={},
         peak_memory_bytes=1 << 29,
         budget={"total_bytes": 2 << 30},
@@ -196,3 +197,60 @@ def test_a_full_disk_is_said_and_leaves_the_last_epoch_whole(
     )
     assert load(folder.best_model).classes.tolist() == ["a", "b"]
     assert not list(folder.path.rglob("*.partial"))
+
+
+def test_a_stopped_run_tells_what_it_leaves(tmp_path: Path) -> None:
+    """In terms of the files that are there."""
+    folder = RunFolder(tmp_path)
+    assert folder.what_is_left(3) == (
+        f"Stopped in epoch 1: there is no model in {folder.path} yet."
+    )
+    for epoch, loss in ((1, 0.5), (2, 0.9), (3, 0.8)):
+        folder.record(make_result(epoch, loss), make_model(epoch))
+        where = "after the last epoch" if epoch == 3 else f"in epoch {epoch + 1}"
+        assert folder.what_is_left(3) == (
+            f"Stopped {where}: last_model is of epoch {epoch} and best_model of epoch 1 in "
+            f"{folder.path}."
+        )
+
+
+def test_an_epoch_is_told_only_once_its_model_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop in between leaves metrics and models that belong together."""
+    folder = RunFolder(tmp_path)
+    folder.record(make_result(1, 0.5), make_model(1))
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lancetnic_dask.run.folder.write_model", stop)
+    with pytest.raises(KeyboardInterrupt):
+        folder.record(make_result(2, 0.4), make_model(2))
+
+    assert len((folder.path / "result.csv").read_text(encoding="utf-8").splitlines()) == 2
+    assert "last_model is of epoch 1" in folder.what_is_left(2)
+
+
+@pytest.mark.parametrize("runs", ["taken", "taken/runs"])
+def test_a_place_where_no_folder_can_be_is_told_before_training(tmp_path: Path, runs: str) -> None:
+    """Nothing is made to find out."""
+    (tmp_path / "taken").touch()
+
+    with pytest.raises(LancetnicError) as caught:
+        require_writable(tmp_path / runs)
+
+    assert str(caught.value) == (
+        f"The run folder cannot be made: this is a file.\n  at {tmp_path / 'taken'}\n"
+        "  Pass another run_dir=."
+    )
+    require_writable(tmp_path / "new" / "runs")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_read_only_place_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a file system that is mounted so; root may write into any folder."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+
+    with pytest.raises(LancetnicError, match="this folder is read-only"):
+        require_writable(tmp_path / "runs")

@@ -112,8 +112,9 @@ def test_letters_in_no_font_are_warned_of_once(
     (record,) = caplog.records
     assert record.getMessage() == (
         "The pictures show □ for letters that are in no installed font: "
-        "木 (U+6728), 火 (U+706B). To see them, install a font such as Noto Sans CJK (Chinese, "
-        "Japanese, Korean) or the Noto Sans of their script, and train again."
+        "木 (U+6728), 火 (U+706B). Names with such letters carry their class number, the place in "
+        "Run.classes. To see them, install a font such as Noto Sans CJK (Chinese, Japanese, "
+        "Korean) or the Noto Sans of their script, and train again."
     )
     assert record.levelno == logging.WARNING
 

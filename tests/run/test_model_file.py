@@ -691,7 +691,7 @@ def test_a_model_of_the_users_is_read_only_with_its_class(tmp_path: Path) -> Non
             read_model(tmp_path, given)
         assert str(caught.value) == (
             "The model was trained with the class 'own_models.OwnDense', and a model's folder "
-            f"holds no code.\n  at {tmp_path}\n  Pass the class: model_name=OwnDense."
+            f"holds no code.\n  at {tmp_path}\n  Pass that class as model_name=."
         )
 
 
@@ -704,5 +704,6 @@ def test_weights_do_not_fit_another_class(tmp_path: Path) -> None:
 
     assert str(caught.value) == (
         f"The model cannot be read: the tensor 'first.bias' is missing.\n  at {tmp_path}\n"
-        "  Pass OwnSparse as it was when the model was trained."
+        "  It was trained with the class 'own_models.OwnDense': pass that, as it was then. Here "
+        "model_name is OwnSparse."
     )

@@ -200,6 +200,29 @@ def test_cells_have_their_counts_in_legible_colours(draw_figures: DrawFigures) -
     assert len(draw_figures(21)[MATRIX].axes[0].texts) == 1
 
 
+def test_counts_on_a_middle_blue_are_white(draw_figures: DrawFigures) -> None:
+    """From 0.57 of the way to the darkest on: 10,000 ** 0.57 is 190.5."""
+    counts = ClassCounts(2)
+    rows = [10_000, 190, 191]
+    counts.add(np.repeat([0, 0, 1], rows), np.repeat([0, 1, 1], rows))
+
+    figure = draw_figures(2, classes=["a", "b"], best=counts)[MATRIX]
+
+    cells = {text.get_text(): to_hex(text.get_color()) for text in figure.axes[0].texts[1:]}
+    assert cells == {"10,000": "#ffffff", "191": "#ffffff", "190": "#222222"}
+
+
+@pytest.mark.parametrize("num_classes", [2, 201])
+def test_the_counts_say_whose_rows_they_are(num_classes: int, draw_figures: DrawFigures) -> None:
+    """Those of train_path, where some of them validate as well; as bars and as a curve."""
+    rows = [11_787, *[1] * (num_classes - 2), 200]
+
+    figure = draw_figures(num_classes, rows_by_class=rows)["dataset_counts.png"]
+
+    summary = figure.axes[0].texts[0].get_text().split(";")[0]
+    assert summary == f"{sum(rows):,} rows of train_path, {num_classes} classes"
+
+
 def test_too_many_classes_for_a_matrix_are_summed_up_by_recall(draw_figures: DrawFigures) -> None:
     """Each class with validation rows is counted once, and the title says why."""
     counts = ClassCounts(1500)
@@ -274,6 +297,25 @@ def test_values_that_never_change_are_drawn(value: float, draw_figures: DrawFigu
         assert high <= 100 or name == "train_val_loss.png"
 
 
+@pytest.mark.parametrize("shares", [(0.9700, 0.9717), (0.0, 0.001), (0.999, 1.0), (0.2, 0.9)])
+def test_a_percent_axis_makes_no_cliff_of_noise(
+    shares: tuple[float, float], draw_figures: DrawFigures
+) -> None:
+    """It spans 5 points at least, all of them between 0 and 100; a loss has its own scale."""
+    history = make_history(2)
+    for entry, share in zip(history, shares, strict=True):
+        entry.update(train_accuracy=share, val_accuracy=share, train_loss=share, val_loss=share)
+
+    figures = draw_figures(2, history=history)
+
+    low, high = figures["train_val_acc.png"].axes[0].get_ylim()
+    percents = [100 * share for share in shares]
+    assert 0 <= low <= percents[0] < percents[1] <= high <= 100
+    assert high - low >= 5 - 1e-9
+    low, high = figures["train_val_loss.png"].axes[0].get_ylim()
+    assert high - low < 1.2 * (shares[1] - shares[0])
+
+
 @pytest.mark.parametrize(
     "labels",
     [
@@ -307,6 +349,18 @@ def test_missing_letters_are_warned_of_once(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "(U+10ABCD)" in caplog.text
     assert "(U+10ABCE)" in caplog.text
+
+
+def test_names_that_lost_letters_carry_their_class_number(draw_figures: DrawFigures) -> None:
+    """Else two classes would both be called "□□"; names that are whole stay as they are."""
+    labels = ["food", "\U0010abcd\U0010abce", "\U0010abcf\U0010abce", "□ box"]
+
+    figures = draw_figures(4, classes=labels)
+
+    expected = ["food", "1: □□", "2: □□", "□ box"]
+    matrix, bars = figures[MATRIX].axes[0], figures["dataset_counts.png"].axes[0]
+    for ticks in (matrix.get_xticklabels(), matrix.get_yticklabels(), bars.get_yticklabels()[::-1]):
+        assert [text.get_text() for text in ticks] == expected
 
 
 def test_a_folder_that_is_gone_raises_os_error(tmp_path: Path) -> None:

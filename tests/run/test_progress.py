@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -81,6 +82,36 @@ def test_amounts_are_short(
 
 
 @pytest.mark.parametrize(
+    ("title", "amount", "figures"),
+    [
+        ("Plan", 10, "10/20 rows [00:10<00:10, 1.00 rows/s"),
+        ("Plan", 11_800_000, "11.8M/23.6M rows [00:10<00:10, 1.18M/s"),
+        ("Tokenize", 11_800_000, "11.8M/23.6M rows [00:10<00:10"),
+        ("Epoch 12/100, validation", 11_800_000, "[00:10<00:10"),
+    ],
+)
+def test_80_columns_have_room_for_the_bar_and_the_memory(
+    monkeypatch: pytest.MonkeyPatch, title: str, amount: int, figures: str
+) -> None:
+    """The unit of the speed gives way, then the speed, and then the amount."""
+    terminal = fake_stderr(monkeypatch)
+    now_seconds = 0.0
+    monkeypatch.setattr("tqdm.std.time", lambda: now_seconds)
+    monkeypatch.setattr(terminal, "fileno", lambda: 0)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    console = Console(progress=True, memory=lambda: (419 << 20, 16 << 30))
+    with console.stage(title, total=2 * amount) as stage:
+        now_seconds = 10.0
+        stage.advance(amount)
+        drawn = last_drawn(terminal)
+
+    bar = re.fullmatch(rf"{title}:  50%\|([^|]+)\| {re.escape(figures)}, 0\.4/16\.0 GiB\]", drawn)
+    assert bar, drawn
+    assert len(bar[1]) >= 8
+    assert len(drawn) == 77  # 80, less the ^C that may follow
+
+
+@pytest.mark.parametrize(
     ("total", "done", "shown"), [(None, 2048, "Plan: 2.00kB [00:00, "), (0, 0, "Plan: 0/0B [00:00")]
 )
 def test_without_a_total_only_amount_and_speed_are_shown(
@@ -136,7 +167,7 @@ def test_memory_is_asked_when_the_bar_is_drawn(monkeypatch: pytest.MonkeyPatch) 
             stage.rename("Tokenize")
     seconds = time.monotonic() - started
 
-    assert "5,000 of 8,192 MiB]" in last_drawn(terminal)
+    assert "4.9/8.0 GiB]" in last_drawn(terminal)
     assert 2 <= asked <= 2 + seconds / 0.25
 
 
@@ -304,7 +335,7 @@ def test_a_notebook_shows_widgets() -> None:
 
     assert shown(done)[0] == "&lt;Rows&gt;: 100%| 430/430 rows"
     assert shown(done)[2:] == ("success", 0.43)
-    assert re.fullmatch(r"[\d.]+k? rows/s, 812 of 4,096 MiB\]", shown(done)[1])
+    assert re.fullmatch(r"[\d.]+k? rows/s, 0\.8/4\.0 GiB\]", shown(done)[1])
     assert shown(failed)[0] == "&lt;Rows&gt;:  43%| 430/1.00k rows"
     assert shown(failed)[2] == "danger"
     assert shown(failed_early)[0] == "|&lt;Rows&gt;: 430 rows"
@@ -336,7 +367,7 @@ def test_a_notebook_without_widgets_shows_text(trouble: str) -> None:
     assert printed(cell, "stdout") == "a line\n"
     assert re.search(
         r"\r<Rows>: 100%\|█{10}\| 430/430 rows \[\d\d:\d\d<00:00, [\d.]+k? rows/s, "
-        r"812 of 4,096 MiB\]\n$",
+        r"0\.8/4\.0 GiB\]\n$",
         printed(cell, "stderr"),
     )
     assert all(output.output_type == "stream" for output in cell.outputs)

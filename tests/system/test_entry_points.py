@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import nbformat
@@ -80,8 +82,13 @@ def test_a_notebook_cell_can_be_run_twice(folder: Path) -> None:
     assert (folder / "runs" / "train_1" / "best_model" / "model.json").exists()
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_run_leaves_no_process_behind(folder: Path, stop: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("stop", "is_pressed_twice"),
+    [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGKILL, False)],
+)
+def test_a_stopped_run_leaves_no_process_behind(
+    folder: Path, stop: signal.Signals, *, is_pressed_twice: bool
+) -> None:
     """Ctrl-C reaches the whole process group, SIGKILL the script alone."""
     lines = LINES.replace("num_epochs=1", "num_epochs=10_000")
     (folder / "script.py").write_text(lines, encoding="utf-8")
@@ -100,6 +107,9 @@ def test_a_stopped_run_leaves_no_process_behind(folder: Path, stop: signal.Signa
 
         if stop is signal.SIGINT:
             os.killpg(script.pid, stop)
+            if is_pressed_twice:
+                time.sleep(0.3)
+                os.killpg(script.pid, stop)
         else:
             script.send_signal(stop)
         _, complaint = script.communicate(timeout=60)
@@ -110,12 +120,17 @@ def test_a_stopped_run_leaves_no_process_behind(folder: Path, stop: signal.Signa
     if stop is signal.SIGINT:
         told = re.fullmatch(
             r"KeyboardInterrupt: Stopped in epoch (\d+): last_model is of epoch (\d+) and "
-            r"best_model of epoch \d+ in runs/train_0\.",
+            r"best_model of epoch \d+ in .*/runs/train_0\.",
             complaint.splitlines()[-1],
         )
         assert told is not None, complaint
         assert int(told[1]) == int(told[2]) + 1
-        assert "distributed" not in complaint
+        results = (folder / "runs" / "train_0" / "result.csv").read_text(encoding="utf-8")
+        assert len(results.splitlines()) == 1 + int(told[2])
+        trained = json.loads(
+            (folder / "runs" / "train_0" / "last_model" / "model.json").read_text(encoding="utf-8")
+        )["trained"]
+        assert trained["epoch"] == int(told[2])
 
 
 def test_ctrl_c_before_training_says_so(folder: Path) -> None:

@@ -20,7 +20,7 @@ from lancetnic_dask.training.loop import EpochResult, Trainer, make_criterion, t
 from lancetnic_dask.training.torch_state import running_norms, seeded_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
 CPU = torch.device("cpu")
 NUM_TERMS = 30
@@ -48,7 +48,7 @@ def groups_of_epoch(epoch: int) -> Generator[ShardGroup, None, None]:
         yield ShardGroup(index, rows, row_order(50, random_state=1, epoch=epoch, group=index))
 
 
-def validation_rows() -> Iterator[EncodedRows]:
+def validation_rows() -> Generator[EncodedRows, None, None]:
     """Yield 600 rows: more than are scored at once."""
     yield make_rows(600, seed=9)
 
@@ -211,6 +211,29 @@ def test_an_epoch_tells_each_row_once() -> None:
 
     assert sum(told) == 3 * 50 + 600
     assert max(told[:-2]) <= 16
+
+
+def test_what_validates_is_closed_when_scoring_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may hold a thread that reads ahead."""
+    closed = []
+
+    def rows() -> Generator[EncodedRows, None, None]:
+        try:
+            yield make_rows(600, seed=9)
+        finally:
+            closed.append(True)
+
+    def stop(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lancetnic_dask.training.loop.score_rows", stop)
+    with pytest.raises(KeyboardInterrupt) as kept:  # its traceback holds the generator
+        train_epoch(make_trainer(), groups_of_epoch(0), rows(), num_classes=3)
+
+    assert closed == [True]
+    del kept
 
 
 def test_names_of_losses_are_checked() -> None:
