@@ -4,8 +4,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
+PEERS := .bench-venv
 
-.PHONY: help demo test lint check format clean
+.PHONY: help demo test lint check format bench-setup bench clean
 
 help:
 	@echo "make demo    install, train on a corpus made here, predict, say where everything is"
@@ -13,6 +14,7 @@ help:
 	@echo "make lint    format, lint, types, layers"
 	@echo "make check   lint and test: what CI runs"
 	@echo "make format  rewrite the code in the project's format"
+	@echo "make bench   measure against lancetnic and others (hours; bench-setup installs them)"
 	@echo "make clean   remove .venv and what was built"
 
 demo: $(VENV)/package
@@ -48,5 +50,20 @@ $(VENV)/development: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --no-deps lancetnic==4.1.0  # its pins would replace all of these
 	@touch $@ $(VENV)/package
 
+# What we compare with lives in an environment of its own: its needs are not ours.
+bench-setup: $(PEERS)/installed $(VENV)/development
+
+$(PEERS)/installed: benchmarks/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --requirement benchmarks/peers.txt
+	$(PEERS)/bin/pip install --quiet --no-deps lancetnic==4.1.0
+	@touch $@
+
+bench: bench-setup
+	$(BIN)/python benchmarks/against_lancetnic.py
+	$(BIN)/python benchmarks/memory_growth.py
+	$(BIN)/python benchmarks/to_equal_accuracy.py
+	$(BIN)/python benchmarks/pipeline_speed.py
+
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) $(PEERS) build

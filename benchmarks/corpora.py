@@ -33,6 +33,7 @@ def make_corpus(
     signal: float = 0.06,
     cyrillic: float = 0.2,
     newlines: float = 0.01,
+    rare_words: int = 1,
     is_sorted: bool = False,
     seed: int = 0,
 ) -> None:
@@ -54,6 +55,9 @@ def make_corpus(
         Share of rows in Cyrillic letters.
     newlines : float, default=0.01
         Share of spaces that are newlines.
+    rare_words : int, default=1
+        Scale of the tail without end, where a tenth of the words come from. The number of
+        distinct words grows with its square root too: 700 makes about 50,000 in 25,000 rows.
     is_sorted : bool, default=False
         Whether rows come class by class.
     seed : int, default=0
@@ -79,7 +83,7 @@ def make_corpus(
                 np.exp(rng.normal(5 + labels / num_classes, 0.5)).astype(np.int64),
                 rng.integers(words_per_row // 2, words_per_row * 3 // 2 + 1, count),
                 rng.random(count) < cyrillic,
-                np.array([signal, newlines]),
+                np.array([signal, newlines, rare_words]),
                 core,
                 alphabets,
                 rng.integers(0, 2**63, dtype=np.uint64),
@@ -126,7 +130,7 @@ def write_rows(
             choice = drawn >> np.uint64(32)
             if kind < 0.1:  # the tail, without end (Pareto: Zipf with exponent 1.9)
                 share = (np.float64(choice) + 1) / 2**32
-                rank = len(core) + np.int64(min(share ** (-1 / 0.9), 1e12))
+                rank = len(core) + np.int64(min(shares[2] * share ** (-1 / 0.9), 1e12))
             elif kind > 1 - shares[0]:
                 rank = 500 + labels[row] * CLASS_WORDS + np.int64(choice % np.uint64(CLASS_WORDS))
             else:
@@ -181,6 +185,8 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=60, help="words per row")
     parser.add_argument("--signal", type=float, default=0.06)
     parser.add_argument("--cyrillic", type=float, default=0.2)
+    parser.add_argument("--newlines", type=float, default=0.01)
+    parser.add_argument("--rare-words", type=int, default=1)
     parser.add_argument("--sorted", action="store_true", help="rows come class by class")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -192,6 +198,8 @@ def main() -> None:
         words_per_row=given.words,
         signal=given.signal,
         cyrillic=given.cyrillic,
+        newlines=given.newlines,
+        rare_words=given.rare_words,
         is_sorted=given.sorted,
         seed=given.seed,
     )
