@@ -89,33 +89,15 @@ def train_model(
         "dropout": training.dropout,
     }
     trainer = _make_trainer(context, counted, features, model_args)
-    fetch = _fetcher(context, counted, features)
-    fetch_val = fetch if counted_val is None else _fetcher(context, counted_val, features)
-    val_side: Side = "validation" if counted_val is None else "training"
-    val_shards = range(len((counted_val or counted).shards))
-
-    def groups_of_epoch(epoch: int) -> Generator[ShardGroup, None, None]:
-        return read_ahead(
-            iter_groups(
-                fetch,
-                len(counted.shards),
-                group_size=training.group_size,
-                random_state=training.random_state,
-                epoch=epoch,
-            )
-        )
-
-    def validation_rows() -> Generator[EncodedRows, None, None]:
-        return read_ahead(fetch_val(val_shards, val_side))
-
+    rows = _Rows(context, counted, counted_val, features)
     folder = context.report.run_folder = RunFolder(request.run_dir)
     context.console.say(f"Run folder: {folder.path}")
     folder.write_hyperparameters(
         hyperparameters(request, features, counted, counted_val, device=str(context.device))
     )
-
-    def model_of(result: EpochResult) -> ModelFile:
-        return ModelFile(
+    for epoch in range(trainer.progress.epoch, training.num_epochs):
+        result = _run_epoch(context, trainer, rows, epoch, num_classes)
+        model = ModelFile(
             model_class=request.model_class,
             model_args=model_args,
             roles=request.roles,
@@ -125,29 +107,10 @@ def train_model(
             trained=history_entry(result),
             state=trainer.model.state_dict(),
         )
-
-    num_rows = counted.num_training
-    num_rows += counted.num_validation if counted_val is None else counted_val.num_training
-
-    def run_epoch(epoch: int) -> None:
-        title = f"Epoch {epoch + 1}/{training.num_epochs}"
-        with context.console.stage(title, total=num_rows, is_kept=False) as stage:
-            result = train_epoch(
-                trainer,
-                groups_of_epoch(epoch),
-                validation_rows(),
-                num_classes=num_classes,
-                advance=stage.advance,
-            )
-        context.add_seconds("train", result.train_seconds)
-        context.add_seconds("validation", result.validation_seconds)
         with hold_interrupt():
             with context.timed("write"):
-                folder.record(result, model_of(result))
+                folder.record(result, model)
             context.console.say_epoch(result, training.num_epochs)
-
-    for epoch in range(trainer.progress.epoch, training.num_epochs):
-        run_epoch(epoch)
     rows_by_label = counted.training_labels + counted.validation_labels
     return Run(
         folder=folder.path,
@@ -161,6 +124,61 @@ def train_model(
         budget=context.budget.as_dict(),
         seconds=context.seconds,
     )
+
+
+class _Rows:
+    """The rows that each epoch trains on, and those that validate, read while others are used."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        counted: CountedCorpus,
+        counted_val: CountedCorpus | None,
+        features: FittedFeatures,
+    ) -> None:
+        self._training = context.request.training
+        self._num_shards = len(counted.shards)
+        self._fetch = self._fetch_val = _fetcher(context, counted, features)
+        self._val_side: Side = "validation"
+        self._val_shards = range(self._num_shards)
+        self.num_rows = counted.num_training + counted.num_validation
+        if counted_val is not None:
+            self._fetch_val = _fetcher(context, counted_val, features)
+            self._val_side = "training"  # of a corpus that is not split
+            self._val_shards = range(len(counted_val.shards))
+            self.num_rows = counted.num_training + counted_val.num_training
+
+    def groups(self, epoch: int) -> Generator[ShardGroup, None, None]:
+        return read_ahead(
+            iter_groups(
+                self._fetch,
+                self._num_shards,
+                group_size=self._training.group_size,
+                random_state=self._training.random_state,
+                epoch=epoch,
+            )
+        )
+
+    def validation(self) -> Generator[EncodedRows, None, None]:
+        return read_ahead(self._fetch_val(self._val_shards, self._val_side))
+
+
+def _run_epoch(
+    context: RunContext, trainer: Trainer, rows: _Rows, epoch: int, num_classes: int
+) -> EpochResult:
+    """Train and validate once, with a bar."""
+    title = f"Epoch {epoch + 1}/{context.request.training.num_epochs}"
+    with context.console.stage(title, total=rows.num_rows, is_kept=False) as stage:
+        result = train_epoch(
+            trainer,
+            rows.groups(epoch),
+            rows.validation(),
+            num_classes=num_classes,
+            advance=stage.advance,
+        )
+    context.add_seconds("train", result.train_seconds)
+    context.add_seconds("validation", result.validation_seconds)
+    return result
 
 
 def _make_trainer(
@@ -183,8 +201,7 @@ def _make_trainer(
         num_features=max(sizes, default=0),
         group_bytes=group_bytes(context, counted),
     )
-    num_terms = features.input_size - features.num_numeric
-    plan = request.network_plan(num_terms, features.num_numeric, model_args["num_classes"])
+    plan = request.network_plan(features.num_terms, features.num_numeric, model_args["num_classes"])
     with seeded_weights(training.random_state):
         model = build_network(plan, dense_grad=needs_dense_grad(training.optim_name))
         check_scores(plan, model)
