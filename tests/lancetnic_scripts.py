@@ -8,7 +8,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["INFERENCE", "MISTAKES", "SCRIPTS", "Mistake", "Script", "with_our_imports"]
+__all__ = ["INFERENCE", "MISTAKES", "PICTURES", "SCRIPTS", "Mistake", "Script", "with_our_imports"]
+
+PICTURES = {
+    "confusion_matrix_best_model.png",
+    "confusion_matrix_last_model.png",
+    "dataset_counts.png",
+    "train_val_loss.png",
+    "train_val_acc.png",
+    "f1_score.png",
+    "val_precision.png",
+    "val_recall.png",
+}
+"""What lancetnic draws into a run folder."""
 
 # lancetnic draws weights and the order of rows from torch's global generator.
 _HEAD = """\

@@ -12,6 +12,7 @@ import torch
 import yaml
 from corpora import make_corpus
 from distributed import Client, LocalCluster
+from lancetnic_scripts import PICTURES
 
 from lancetnic_dask import Classification, Corpus
 from lancetnic_dask.models import ScalpelMC
@@ -220,14 +221,7 @@ def test_the_run_folder_tells_what_was_run(
         "result.csv",
         "hyperparams.yaml",
         "summary.json",
-        "confusion_matrix_best_model.png",
-        "confusion_matrix_last_model.png",
-        "dataset_counts.png",
-        "train_val_loss.png",
-        "train_val_acc.png",
-        "f1_score.png",
-        "val_precision.png",
-        "val_recall.png",
+        *PICTURES,
     }
 
 

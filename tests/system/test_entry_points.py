@@ -48,6 +48,19 @@ def wait_until_gone(processes: list[psutil.Process], timeout_seconds: float = 30
     assert alive == []
 
 
+def start_script(folder: Path, lines: str) -> subprocess.Popen[str]:
+    """Start a script in a process group of its own, as a shell does."""
+    (folder / "script.py").write_text(lines, encoding="utf-8")
+    return subprocess.Popen(
+        [sys.executable, "script.py"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
 @pytest.mark.parametrize("how", ["script", "prompt"])
 def test_no_main_guard_is_needed(folder: Path, how: str) -> None:
     """A plain script, and the same lines typed at a prompt."""
@@ -91,15 +104,7 @@ def test_a_stopped_run_leaves_no_process_behind(
 ) -> None:
     """Ctrl-C reaches the whole process group, SIGKILL the script alone."""
     lines = LINES.replace("num_epochs=1", "num_epochs=10_000")
-    (folder / "script.py").write_text(lines, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, "script.py"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as script:
+    with start_script(folder, lines) as script:
         assert script.stdout is not None
         assert any(line.startswith("Epoch 2/") for line in script.stdout)
         workers = descendants(script.pid)
@@ -136,15 +141,7 @@ def test_a_stopped_run_leaves_no_process_behind(
 def test_ctrl_c_before_training_says_so(folder: Path) -> None:
     """No model yet, no process left, and what was tokenized is kept."""
     make_corpus(folder / "tickets.csv", num_rows=300_000)
-    (folder / "script.py").write_text(LINES, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, "script.py"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as script:
+    with start_script(folder, LINES) as script:
         assert script.stdout is not None
         assert any(line.startswith("Dask dashboard") for line in script.stdout)
         workers = descendants(script.pid)

@@ -25,6 +25,7 @@ from corpora import make_corpus
 from lancetnic_scripts import (
     INFERENCE,
     MISTAKES,
+    PICTURES,
     SCRIPTS,
     Mistake,
     Script,
@@ -47,16 +48,6 @@ KINDS = {
     "numpy.str_": "text",
     "builtins.int": "whole number",
     "numpy.int64": "whole number",
-}
-PICTURES = {
-    "confusion_matrix_best_model.png",
-    "confusion_matrix_last_model.png",
-    "dataset_counts.png",
-    "train_val_loss.png",
-    "train_val_acc.png",
-    "f1_score.png",
-    "val_precision.png",
-    "val_recall.png",
 }
 # Percentage points that ours may be below. On the same rows two of them may fall otherwise, as
 # the weights are drawn differently. Where each library chooses its own rows (240), 4 points are two
