@@ -25,14 +25,21 @@ from unittest import mock
 import numba
 import numpy as np
 import torch
+from report import Report
 from torch import nn
 
 from lancetnic_dask.jit import kernel
 from lancetnic_dask.models import ScalpelMC, SparseRows
+from lancetnic_dask.models import factored_gradient as gradient_module
 from lancetnic_dask.models import rowwise_adagrad as rowwise_module
 from lancetnic_dask.models import sparse_linear as linear_module
-from lancetnic_dask.models.optimizers import make_optimizer
-from lancetnic_dask.models.sparse_kernels import ColumnCounter, update_rows
+from lancetnic_dask.models.factored_gradient import GradientFactors, weighted_sums
+from lancetnic_dask.models.optimizers import keep_factors, make_optimizer
+from lancetnic_dask.models.sparse_kernels import (
+    ColumnCounter,
+    update_rows,
+    update_rows_by_factors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,10 +147,12 @@ class Way(NamedTuple):
         return sum(len(target) for _, target in used) / (time.perf_counter() - start)
 
 
-def make_ours(num_columns: int, num_batches: int) -> Way:
-    """Return SparseLinear with the "auto" optimizer."""
+def make_ours(num_columns: int, num_batches: int, *, keeps: bool = True) -> Way:
+    """Return SparseLinear with the "auto" optimizer, its gradients as factors or written down."""
     torch.manual_seed(0)
     model = ScalpelMC(num_columns, HIDDEN, 1, NUM_CLASSES, 0.2)
+    if keeps:
+        keep_factors(model, "auto")
     return Way(model, [make_optimizer(model)], num_batches)
 
 
@@ -214,7 +223,8 @@ def kernels_of(kind: str) -> Iterator[None]:
         return
     with (
         mock.patch.object(rowwise_module, "update_rows", update_rows_parallel),
-        mock.patch.object(linear_module, "_weighted_sums", sum_with_numba),
+        mock.patch.object(linear_module, "weighted_sums", sum_with_numba),
+        mock.patch.object(gradient_module, "weighted_sums", sum_with_numba),
     ):
         yield
 
@@ -223,12 +233,14 @@ def time_steps(corpus: Corpus, num_columns: int, *, rounds: int) -> dict[str, fl
     """Return the median rows a second of each way, taken by turns."""
     batches = list(iter_batches(corpus))[:60]
     ours = make_ours(num_columns, len(batches))
+    written = make_ours(num_columns, len(batches), keeps=False)
     ways: dict[str, tuple[Way, str, int, int]] = {}
     for threads in (1, 2):
         ways[f"ours, torch {threads}"] = (ours, "as shipped", threads, 1)
+        ways[f"ours, gradient written down, torch {threads}"] = (written, "", threads, 1)
     for threads, numba_threads in ((1, 1), (1, 2), (2, 1), (2, 2)):
         name = f"ours in parallel numba {numba_threads}, torch {threads}"
-        ways[name] = (ours, "in parallel", threads, numba_threads)
+        ways[name] = (written, "in parallel", threads, numba_threads)
     adagrad = make_bag(num_columns, 15, torch.optim.Adagrad)
     sparse_adam = make_bag(num_columns, 15, torch.optim.SparseAdam)
     for threads in (1, 2):
@@ -267,7 +279,7 @@ def time_kernels(corpus: Corpus, num_columns: int) -> dict[str, float]:
     gradients = [torch.randn(len(columns), HIDDEN) for columns in touched]
     state = torch.zeros(num_columns)
     lr, eps = np.float32(1e-6), np.float32(1e-10)
-    bag = linear_module._weighted_sums  # noqa: SLF001 - the part that is measured
+    bag = weighted_sums
     spread = [torch.repeat_interleave(torch.arange(len(g[0]) - 1), g[0].diff()) for g in backward]
 
     def multiply_csr(i: int) -> None:
@@ -291,6 +303,11 @@ def time_kernels(corpus: Corpus, num_columns: int) -> dict[str, float]:
             )
         )
 
+    def write_and_update(i: int) -> None:
+        factors = GradientFactors(groups[i], out_grad)
+        sums, rows = factors.row_sums(), factors.columns
+        update_rows(weight.numpy(), state.numpy(), rows.numpy(), sums.numpy(), lr, eps)
+
     parts: dict[str, Callable[[int], object]] = {
         "forward: embedding_bag (ours)": lambda i: bag(weight, *forward[i]),
         "forward: numba": lambda i: sum_with_numba(weight, *forward[i]),
@@ -307,6 +324,10 @@ def time_kernels(corpus: Corpus, num_columns: int) -> dict[str, float]:
             weight.numpy(), state.numpy(), touched[i].numpy(), gradients[i].numpy(), lr, eps
         ),
         "update: torch sparse add": update_torch_sparse,
+        "row sums and update: one after the other": write_and_update,
+        "row sums and update: in one (ours)": lambda i: update_rows_by_factors(
+            weight.numpy(), state.numpy(), *groups[i], out_grad.numpy(), lr, eps
+        ),
     }
     times = {}
     for name, part in parts.items():
@@ -360,6 +381,18 @@ def busy_neighbour(*, start: bool) -> Iterator[None]:
             process.kill()
 
 
+def note_ratios(report: Report, speeds: dict[str, float], kernels: dict[str, float]) -> None:
+    """Put the ratios of torch's ways, and of other kernels, to ours into the report."""
+    for name, speed in speeds.items():
+        # On two threads torch's speed is up to the neighbours.
+        if name.endswith("torch 1") and not name.startswith("ours"):
+            report.ratio(f"step: ours over {name}", speeds["ours, torch 1"] / speed)
+    ours = {name.split(":")[0]: time for name, time in kernels.items() if name.endswith("(ours)")}
+    for name, microseconds in kernels.items():
+        if not name.endswith("(ours)"):
+            report.ratio(f"time of {name} over ours", microseconds / ours[name.split(":")[0]])
+
+
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -382,6 +415,8 @@ def main() -> None:
             figures[name] = measure_accuracy(corpus, options.columns, row_wise=row_wise)
             print(f"{name:24}", *(f"{accuracy:.4f}" for accuracy in figures[name]))
     else:
+        names = ("rows", "columns", "rounds", "seed", "busy")
+        report = Report("sparse_step", {name: getattr(options, name) for name in names})
         with busy_neighbour(start=options.busy):
             speeds = time_steps(corpus, options.columns, rounds=options.rounds)
             kernels = time_kernels(corpus, options.columns)
@@ -391,6 +426,9 @@ def main() -> None:
             print(f"{name:44} {speed:9,.0f} rows/s  x{reference / speed:7.2f}")
         for name, microseconds in kernels.items():
             print(f"{name:44} {microseconds:9,.0f} us a batch")
+        note_ratios(report, speeds, kernels)
+        report.figures.update(figures)
+        report.finish()
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 

@@ -6,12 +6,15 @@ torch cannot clip them.
 
 from __future__ import annotations
 
+from functools import partial
+from inspect import unwrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 
 from lancetnic_dask.errors import SettingError, quoted, suggestion
+from lancetnic_dask.models.factored_gradient import take_factors
 from lancetnic_dask.models.rowwise_adagrad import RowWiseAdagrad
 from lancetnic_dask.models.sparse_linear import SparseLinear, row_gradient
 
@@ -24,6 +27,7 @@ __all__ = [
     "OPTIMIZERS",
     "JoinedOptimizer",
     "clip_gradients",
+    "keep_factors",
     "make_optimizer",
     "needs_dense_grad",
     "optimizer_bytes",
@@ -109,6 +113,22 @@ def make_optimizer(
         )
     options = {} if learning_rate is None else {"lr": learning_rate}
     return _TEXTBOOK[name].build(model.parameters(), **options)
+
+
+def keep_factors(model: nn.Module, optim_name: str) -> None:
+    """Let sparse layers leave the factors of their gradients where the optimizer works with these.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Its `SparseLinear` layers have no ``weight.grad`` from then on, under "auto" on a CPU.
+    optim_name : str
+        A name of ``OPTIMIZERS``, in any case.
+    """
+    keeps_factors = _known_name(optim_name) == "auto"
+    for module in model.modules():
+        if isinstance(module, SparseLinear):
+            module.keeps_factors = keeps_factors
 
 
 def needs_dense_grad(optim_name: str) -> bool:
@@ -241,9 +261,12 @@ class JoinedOptimizer(torch.optim.Optimizer):
 
     def __init__(self, parts: Iterable[torch.optim.Optimizer]) -> None:
         self._parts: tuple[torch.optim.Optimizer, ...] = ()
+        self._steps: tuple[Callable[[], object], ...] = ()
         parts = tuple(parts)
         super().__init__([group for part in parts for group in part.param_groups], {})
         self._parts = parts
+        # Without what torch wraps around each: hooks and the profiler's mark are around ours.
+        self._steps = tuple(partial(unwrap(type(part).step), part) for part in parts)
         self._share()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -272,9 +295,17 @@ class JoinedOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for part in self._parts:
-            part.step()
+        with torch.no_grad():
+            for step in self._steps:
+                step()
         return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - as torch has it
+        """Forget the gradients, and the factors of gradients."""
+        super().zero_grad(set_to_none)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                take_factors(parameter)
 
     def _share(self) -> None:
         """Let each part use this optimizer's state and its share of the groups."""
@@ -298,7 +329,8 @@ def _make_auto(
         lr = _ROW_WISE_LR * (adam_lr / _ADAM_LR)
         parts.append(RowWiseAdagrad(row_wise.values(), lr=lr))
     if rest:
-        parts.append(torch.optim.Adam(rest, lr=adam_lr))
+        # One loop over memory for each parameter, where the plain form makes twelve.
+        parts.append(torch.optim.Adam(rest, lr=adam_lr, fused=True))
     if not parts:
         raise SettingError("The model has no parameters to train.")
     return parts[0] if len(parts) == 1 else JoinedOptimizer(parts)

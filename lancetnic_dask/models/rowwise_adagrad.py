@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, cast, overload
 
 import numpy as np
 import torch
 
 from lancetnic_dask.errors import SettingError, quoted
-from lancetnic_dask.models.sparse_kernels import update_rows
+from lancetnic_dask.models.factored_gradient import take_factors
+from lancetnic_dask.models.sparse_kernels import update_rows, update_rows_by_factors
 from lancetnic_dask.models.sparse_linear import row_gradient
 
 if TYPE_CHECKING:
@@ -116,33 +117,67 @@ class RowWiseAdagrad(torch.optim.Optimizer):
         with torch.no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        self._update(parameter, lr=float(group["lr"]), eps=group["eps"])
+                    self._update(parameter, lr=float(group["lr"]), eps=group["eps"])
         return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - as torch has it
+        """Forget the gradients, and the factors of gradients."""
+        super().zero_grad(set_to_none)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                take_factors(parameter)
 
     def _update(self, parameter: torch.Tensor, *, lr: float, eps: float) -> None:
         """Take one step on one matrix."""
+        factors = take_factors(parameter)
         gradient = parameter.grad
-        if gradient is None or parameter.numel() == 0:
+        if parameter.numel() == 0 or (gradient is None and not factors):
             return
         state = self.state[parameter]
         if not state:
             state["sum"] = torch.zeros(len(parameter), device=parameter.device)
+        if gradient is None and len(factors) == 1 and _has_kernel(parameter):
+            groups, output_gradient = factors[0]
+            update_rows_by_factors(
+                parameter.numpy(),
+                state["sum"].numpy(),
+                groups.columns,
+                groups.starts,
+                groups.rows,
+                groups.values,
+                output_gradient.numpy(),
+                np.float32(lr),
+                np.float32(eps),
+            )
+            return
+        for one in factors:  # a weight that was used more than once: the uses add up
+            written = one.row_sparse(len(parameter))
+            gradient = written if gradient is None else gradient + written
+        self._update_by_gradient(parameter, cast("torch.Tensor", gradient), lr=lr, eps=eps)
+
+    def _update_by_gradient(
+        self, parameter: torch.Tensor, gradient: torch.Tensor, *, lr: float, eps: float
+    ) -> None:
+        square_sums = self.state[parameter]["sum"]
         if gradient.is_sparse:
             rows, gradients = row_gradient(gradient)
         else:
             rows, gradients = torch.arange(len(parameter), device=parameter.device), gradient
-        if parameter.device.type == "cpu" and parameter.dtype == torch.float32:
+        if _has_kernel(parameter):
             update_rows(
                 parameter.numpy(),
-                state["sum"].numpy(),
+                square_sums.numpy(),
                 rows.numpy(),
                 gradients.contiguous().numpy(),
                 np.float32(lr),
                 np.float32(eps),
             )
         else:
-            update_with_torch(parameter, state["sum"], rows, gradients, lr=lr, eps=eps)
+            update_with_torch(parameter, square_sums, rows, gradients, lr=lr, eps=eps)
+
+
+def _has_kernel(parameter: torch.Tensor) -> bool:
+    return parameter.device.type == "cpu" and parameter.dtype == torch.float32
 
 
 def update_with_torch(

@@ -14,6 +14,11 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from lancetnic_dask.errors import SettingError
+from lancetnic_dask.models.factored_gradient import (
+    GradientFactors,
+    add_factors,
+    weighted_sums,
+)
 from lancetnic_dask.models.sparse_batch import SparseRows, tensor_over
 from lancetnic_dask.models.sparse_kernels import ColumnCounter
 
@@ -52,6 +57,11 @@ class SparseLinear(nn.Module):
     numeric_weight : Parameter of shape (num_numeric, out_features), or None
         The same for the numeric columns.
     bias : Parameter of shape (out_features,), or None
+    counter : ColumnCounter
+        Groups the entries of a batch by column; holds nothing between steps.
+    keeps_factors : bool
+        Leave the factors of the gradient (`GradientFactors`) for `RowWiseAdagrad` on a CPU, and
+        no ``weight.grad``. False unless whoever steps the optimizer sets it.
 
     Raises
     ------
@@ -84,12 +94,13 @@ class SparseLinear(nn.Module):
         self.out_features = out_features
         self.num_numeric = num_numeric
         self.dense_grad = dense_grad
+        self.keeps_factors = False
         self.weight = nn.Parameter(torch.empty(num_text, out_features))
         self.numeric_weight = (
             nn.Parameter(torch.empty(num_numeric, out_features)) if num_numeric else None
         )
         self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
-        self._counter = ColumnCounter(num_text)
+        self.counter = ColumnCounter(num_text)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -131,9 +142,7 @@ class SparseLinear(nn.Module):
         if self.weight.is_cuda:
             out = bag_with_torch_gradient(self.weight, rows, dense_grad=self.dense_grad)
         else:
-            product = _TextProduct.apply(  # type: ignore[no-untyped-call]
-                self.weight, rows, self._counter, self.dense_grad
-            )
+            product = _TextProduct.apply(self.weight, rows, self)  # type: ignore[no-untyped-call]
             out = cast("torch.Tensor", product)
         if self.numeric_weight is not None:
             numeric = tensor_over(rows.numeric).to(self.weight)
@@ -200,16 +209,12 @@ class _TextProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx,
-        weight: torch.Tensor,
-        rows: SparseRows,
-        counter: ColumnCounter,
-        dense_grad: bool,  # noqa: FBT001 - Function.apply takes positional arguments only
+        ctx: FunctionCtx, weight: torch.Tensor, rows: SparseRows, layer: SparseLinear
     ) -> torch.Tensor:
         context = cast("Any", ctx)
-        context.rows, context.counter, context.dense_grad = rows, counter, dense_grad
+        context.rows, context.layer = rows, layer
         try:
-            return _weighted_sums(
+            return weighted_sums(
                 weight.detach(),
                 tensor_over(rows.indptr).int(),
                 tensor_over(rows.indices),
@@ -225,42 +230,18 @@ class _TextProduct(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: FunctionCtx, grad_output: torch.Tensor
-    ) -> tuple[torch.Tensor, None, None, None]:
+    ) -> tuple[torch.Tensor | None, None, None]:
         context = cast("Any", ctx)
-        rows, counter = context.rows, context.counter
-        groups = counter.group(rows.indptr, rows.indices, rows.values)
-        # The gradient of a touched row: grad_output summed over the batch rows that hold it,
-        # times their values. That is the forward again, with rows and columns exchanged.
-        sums = _weighted_sums(
-            grad_output.contiguous(),
-            torch.from_numpy(groups.starts),
-            torch.from_numpy(groups.rows),
-            torch.from_numpy(groups.values),
-        )
-        touched = torch.from_numpy(groups.columns).long()
-        shape = (counter.num_columns, grad_output.shape[1])
-        if context.dense_grad:
-            return sums.new_zeros(shape).index_copy_(0, touched, sums), None, None, None
-        # Unique and ascending by construction, so torch need not look.
-        gradient = torch.sparse_coo_tensor(
-            touched.unsqueeze(0), sums, shape, is_coalesced=True, check_invariants=False
-        )
-        return gradient, None, None, None
-
-
-def _weighted_sums(
-    table: torch.Tensor, starts: torch.Tensor, indices: torch.Tensor, values: torch.Tensor
-) -> torch.Tensor:
-    """Return for each range of entries the sum of ``values[entry] * table[indices[entry]]``."""
-    # table (num_table_rows, width), starts int32 (num_sums + 1,) -> (num_sums, width)
-    return nn.functional.embedding_bag(
-        indices,
-        table,
-        starts,
-        mode="sum",
-        per_sample_weights=values.to(table.dtype),
-        include_last_offset=True,
-    )
+        layer, rows = context.layer, context.rows
+        groups = layer.counter.group(rows.indptr, rows.indices, rows.values)
+        factors = GradientFactors(groups, grad_output.contiguous())
+        if layer.keeps_factors:
+            add_factors(layer.weight, factors)
+            return None, None, None
+        if layer.dense_grad:
+            gradient = grad_output.new_zeros(layer.weight.shape)
+            return gradient.index_copy_(0, factors.columns, factors.row_sums()), None, None
+        return factors.row_sparse(len(layer.weight)), None, None
 
 
 def _check_sizes(in_features: int, out_features: int, num_numeric: int) -> None:

@@ -18,12 +18,12 @@ import torch
 from torch import nn
 
 from lancetnic_dask.errors import SettingError, TrainingError, quoted
-from lancetnic_dask.models.optimizers import make_optimizer
+from lancetnic_dask.models.optimizers import keep_factors, make_optimizer
 from lancetnic_dask.models.plain_torch import kept_random_state, plain_torch
-from lancetnic_dask.training.batches import iter_batches
+from lancetnic_dask.training.batches import iter_batches, num_batches
 from lancetnic_dask.training.metrics import ClassCounts
 from lancetnic_dask.training.scoring import one_torch_thread, score_rows
-from lancetnic_dask.training.torch_state import running_norms, seed_step
+from lancetnic_dask.training.torch_state import running_norms, seed_torch, step_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -154,6 +154,7 @@ class Trainer:
         self.model = model
         with plain_torch():
             self.optimizer = make_optimizer(model, settings.optim_name, settings.learning_rate)
+        keep_factors(model, settings.optim_name)
         self.criterion = make_criterion(settings.crit_name)
         self.progress = Progress()
         self._settings = settings
@@ -181,9 +182,16 @@ class Trainer:
         first_step = self.progress.step if group.index == self.progress.group else 0
         self.model.train()
         batches = iter_batches(group.rows, group.order, self._settings.batch_size)
+        seeds = step_seeds(
+            self._settings.random_state,
+            epoch=self.progress.epoch,
+            group=group.index,
+            num_steps=num_batches(len(group.order), self._settings.batch_size),
+        )
         with one_torch_thread(), kept_random_state(self._device), plain_torch():
-            for step, batch in enumerate(batches):
+            for step, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
                 if step >= first_step:
+                    seed_torch(seed, self._device)
                     self._train_step(group.index, step, batch)
                     if advance is not None:
                         advance(batch.num_rows)
@@ -197,13 +205,6 @@ class Trainer:
 
     def _train_step(self, group: int, step: int, batch: Batch) -> None:
         settings, progress = self._settings, self.progress
-        seed_step(
-            settings.random_state,
-            epoch=progress.epoch,
-            group=group,
-            step=step,
-            device=self._device,
-        )
         target = batch.target.to(self._device)
         self.optimizer.zero_grad(set_to_none=True)
         with running_norms(self.model) if batch.num_rows == 1 else nullcontext():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ["running_norms", "seed_step", "seeded_weights"]
+__all__ = ["running_norms", "seed_torch", "seeded_weights", "step_seeds"]
 
 # Streams of randomness beside those of the features (groups.py uses 1 and 2).
 _WEIGHT_STREAM = 3
@@ -28,22 +28,23 @@ _DROPOUT_STREAM = 4
 
 def seeded_weights(random_state: int) -> AbstractContextManager[None]:
     """Seed the weights that a model is made with, and put torch's random state back after."""
-    return _seeded(_torch_seed(random_state, _WEIGHT_STREAM, 0, 0, 0))
+    return _seeded(_torch_seeds((random_state, _WEIGHT_STREAM, 0, 0, 0), 1)[0])
 
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     cpu = torch.device("cpu")
     with kept_random_state(cpu), plain_torch(), cpu:
-        _seed_torch(seed, cpu)
+        seed_torch(seed, cpu)
         yield
 
 
-def seed_step(
-    random_state: int, *, epoch: int, group: int, step: int, device: torch.device
-) -> None:
-    """Seed torch for the dropout of one step."""
-    _seed_torch(_torch_seed(random_state, _DROPOUT_STREAM, epoch, group, step), device)
+def step_seeds(random_state: int, *, epoch: int, group: int, num_steps: int) -> list[int]:
+    """Return the seeds of torch for the dropout of each step of a group, 63 bits each.
+
+    That of a step doesn't depend on how many steps there are.
+    """
+    return _torch_seeds((random_state, _DROPOUT_STREAM, epoch, group), num_steps)
 
 
 @contextmanager
@@ -59,14 +60,15 @@ def running_norms(model: nn.Module) -> Iterator[None]:
             norm.train()
 
 
-def _seed_torch(seed: int, device: torch.device) -> None:
+def seed_torch(seed: int, device: torch.device) -> None:
     """Seed the CPU's generator and that of the device: 1 µs, against 160 for `manual_seed`."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(seed)
 
 
-def _torch_seed(random_state: int, stream: int, epoch: int, group: int, step: int) -> int:
-    """Return a seed of 63 bits for a place in training."""
-    sequence = np.random.SeedSequence((random_state, stream, epoch, group, step))
-    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+def _torch_seeds(place: tuple[int, ...], count: int) -> list[int]:
+    """Return seeds of 63 bits for a place in training."""
+    states = np.random.SeedSequence(place).generate_state(count, np.uint64)
+    seeds: list[int] = (states >> np.uint64(1)).tolist()
+    return seeds
