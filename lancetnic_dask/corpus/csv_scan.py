@@ -11,8 +11,9 @@ What a cell holds is not looked at here: see ``csv_parse``. The machine is in ``
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,6 @@ from lancetnic_dask.corpus.dialect import (
     NUM_STATES,
     START_RECORD,
     STARTS_ROW,
-    Machine,
     build_machine,
 )
 from lancetnic_dask.jit import kernel
@@ -34,14 +34,20 @@ __all__ = ["BlockRows", "BlockScan", "ByteRange", "compose", "cut_partitions", "
 
 ByteSource: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
-# Bytes between two looks at which scans have met; flags and positions stay in the L1 cache.
+# Bytes between two looks at which scans have met; what is noted of them stays in the L1 cache.
 WINDOW_BYTES: Final = 4096
+_WORD_BYTES: Final = 8
 
 # Arithmetic on eight flags in one word; numba turns uint64 with int64 into float64.
 _ZERO: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
 _ONE_PER_BYTE: Final = np.uint64(0x0101_0101_0101_0101)
 _TOP_BYTE: Final = np.uint64(56)
+
+# An entry of `_Steps`; the shift is taken modulo 64, which is what processors do by themselves.
+_STATE_SHIFT: Final = np.uint64(3)
+_SHIFT_MASK: Final = np.uint64(0x3F)
+_ROW_BIT: Final = np.uint64(0x40)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,6 +107,39 @@ class ByteRange:
     num_rows: int
 
 
+class _Steps(NamedTuple):
+    """The state machine as shifts: one takes a cycle, where looking up a state takes five.
+
+    A step is a word with an entry of eight bits for each state: the next state times eight,
+    which is where the entry of that state lies in the next step, and whether a row starts.
+
+    of_byte uint64 (256,): step of each byte.
+    of_gap uint64 (2,): step of no byte, and of any number of bytes without a meaning.
+    special uint8 (NUM_SPECIAL,): the bytes with a meaning.
+    """
+
+    of_byte: npt.NDArray[np.uint64]
+    of_gap: npt.NDArray[np.uint64]
+    special: npt.NDArray[np.uint8]
+
+
+class _Scratch(NamedTuple):
+    """Arrays for a call of `_scan`: creating them in there takes a second to compile.
+
+    flags uint8 (WINDOW_BYTES,): whether each byte of a window is special, and words uint64
+    (WINDOW_BYTES // 8,) the same memory. offsets uint64 (WINDOW_BYTES // 8,): words that have any.
+    leader int64 (NUM_STATES,): the scan that stands for this one, being in the same state.
+    end_state uint8, num_rows int64 (NUM_STATES,): what a leader's scan of a window gave.
+    """
+
+    flags: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.uint64]
+    offsets: npt.NDArray[np.uint64]
+    leader: npt.NDArray[np.int64]
+    end_state: npt.NDArray[np.uint8]
+    num_rows: npt.NDArray[np.int64]
+
+
 def scan_block(data: ByteSource, table: npt.NDArray[np.uint8]) -> BlockScan:
     """Run the machine over a block from every start state.
 
@@ -122,7 +161,17 @@ def scan_block(data: ByteSource, table: npt.NDArray[np.uint8]) -> BlockScan:
     end_state = np.arange(NUM_STATES, dtype=np.uint8)
     num_rows = np.zeros(NUM_STATES, np.int64)
     first_row = np.full(NUM_STATES, -1, np.int64)
-    _scan(as_byte_array(data), build_machine(table), end_state, num_rows, first_row)
+    words = np.empty(WINDOW_BYTES // _WORD_BYTES, np.uint64)
+    scratch = _Scratch(
+        flags=words.view(np.uint8),
+        words=words,
+        offsets=np.empty_like(words),
+        leader=np.arange(NUM_STATES, dtype=np.int64),
+        end_state=np.empty_like(end_state),
+        num_rows=np.empty_like(num_rows),
+    )
+    steps = _build_steps(table.tobytes())
+    _scan(as_byte_array(data), steps, end_state, num_rows, first_row, scratch)
     return BlockScan(end_state=end_state, num_rows=num_rows, first_row=first_row)
 
 
@@ -208,34 +257,45 @@ def as_byte_array(data: ByteSource) -> npt.NDArray[np.uint8]:
     return array
 
 
+@cache
+def _build_steps(table_bytes: bytes) -> _Steps:
+    """Pack a table, the bytes of uint8 (NUM_STATES, 256), once: it takes as long as 300 kB."""
+    table = np.frombuffer(table_bytes, np.uint8).reshape(NUM_STATES, 256)
+    machine = build_machine(table)
+    stay = np.arange(NUM_STATES, dtype=np.uint8)
+    entries = np.column_stack([table, stay, machine.ordinary_entries]).astype(np.uint64)
+    packed = (entries & np.uint64(NEXT_STATE)) << _STATE_SHIFT
+    packed[entries & np.uint64(STARTS_ROW) != 0] |= _ROW_BIT
+    shifts = stay.astype(np.uint64) << _STATE_SHIFT
+    words = np.bitwise_or.reduce(packed << shifts[:, np.newaxis], axis=0)
+    return _Steps(of_byte=words[:256], of_gap=words[256:], special=machine.special)
+
+
 @kernel()
 def _scan(
     data: npt.NDArray[np.uint8],
-    machine: Machine,
+    steps: _Steps,
     state: npt.NDArray[np.uint8],
     num_rows: npt.NDArray[np.int64],
     first_row: npt.NDArray[np.int64],
+    scratch: _Scratch,
 ) -> None:
     """Advance state, num_rows, first_row (NUM_STATES,) over data uint8 (num_bytes,)."""
-    flags = np.empty(WINDOW_BYTES, np.uint8)
-    positions = np.empty(WINDOW_BYTES, np.int64)
-    # leader (NUM_STATES,): the scan that stands for this one, being in the same state
-    leader = np.arange(NUM_STATES)
-    rows_in_window = np.zeros(NUM_STATES, np.int64)
-    first_in_window = np.zeros(NUM_STATES, np.int64)
+    leader, end_state = scratch.leader, scratch.end_state
     for start in range(0, data.size, WINDOW_BYTES):
         window = data[start : start + WINDOW_BYTES]
-        num_positions = find_special(window, machine.special, flags, positions)
+        _flag_special(window, steps.special, scratch.flags)
+        num_offsets = _list_words(scratch.words[: window.size // _WORD_BYTES], scratch.offsets)
+        offsets = scratch.offsets[:num_offsets]
         for s in range(NUM_STATES):
             if leader[s] == s:
-                state[s], rows_in_window[s], first_in_window[s] = _scan_window(
-                    window, positions[:num_positions], machine, state[s]
-                )
+                end_state[s], scratch.num_rows[s] = _scan_window(window, offsets, steps, state[s])
         for s in range(NUM_STATES):
-            state[s] = state[leader[s]]
-            num_rows[s] += rows_in_window[leader[s]]
-            if first_row[s] < 0 and first_in_window[leader[s]] >= 0:
-                first_row[s] = start + first_in_window[leader[s]]
+            rows_in_window = scratch.num_rows[leader[s]]
+            num_rows[s] += rows_in_window
+            if first_row[s] < 0 and rows_in_window > 0:
+                first_row[s] = start + _find_first_row(window, steps, state[s])
+            state[s] = end_state[leader[s]]
         for s in range(NUM_STATES):
             for earlier in range(s, -1, -1):
                 if state[earlier] == state[s]:
@@ -243,40 +303,56 @@ def _scan(
 
 
 @kernel()
+def _list_words(words: npt.NDArray[np.uint64], offsets: npt.NDArray[np.uint64]) -> int:
+    """Write the byte offset of each word that is not 0, and return how many there are.
+
+    Without a branch on the word: it would be mispredicted at every other one of some texts.
+    """
+    count = 0
+    for i in range(words.size):
+        offsets[count] = _WORD_BYTES * i
+        count += words[i] != _ZERO
+    return count
+
+
+@kernel()
 def _scan_window(
-    window: npt.NDArray[np.uint8],
-    positions: npt.NDArray[np.int64],
-    machine: Machine,
-    start_state: int,
-) -> tuple[int, int, int]:
-    """Return end state, number of rows that start, offset of the first (or -1)."""
-    state = start_state & NEXT_STATE
-    num_rows = 0
-    first_row = -1
-    run_start = 0
-    for position in positions:
-        if position > run_start:
-            entry = machine.ordinary_entries[state]
-            if entry & STARTS_ROW:
-                num_rows += 1
-                if first_row < 0:
-                    first_row = run_start
-            state = entry & NEXT_STATE
-        entry = machine.table[state, window[position]]
-        if entry & STARTS_ROW:
-            num_rows += 1
-            if first_row < 0:
-                first_row = position
-        state = entry & NEXT_STATE
-        run_start = position + 1
-    if window.size > run_start:
-        entry = machine.ordinary_entries[state]
-        if entry & STARTS_ROW:
-            num_rows += 1
-            if first_row < 0:
-                first_row = run_start
-        state = entry & NEXT_STATE
-    return state, num_rows, first_row
+    window: npt.NDArray[np.uint8], offsets: npt.NDArray[np.uint64], steps: _Steps, start_state: int
+) -> tuple[np.uint64, np.int64]:
+    """Return the state after a window and the number of rows that start in it.
+
+    offsets uint64 (at most WINDOW_BYTES // 8,): words that hold special bytes. No branch depends
+    on what a byte is, so that a special one costs as much as any other, about a cycle.
+    """
+    entry = np.uint64(start_state) << _STATE_SHIFT
+    rows = _ZERO  # in units of _ROW_BIT
+    stop = _ZERO
+    for offset in offsets:
+        entry = steps.of_gap[np.uint8(offset > stop)] >> (entry & _SHIFT_MASK)
+        rows += entry & _ROW_BIT
+        # Unsigned: for a signed index numba tests each time whether it counts from the end.
+        for k in range(_WORD_BYTES):
+            entry = steps.of_byte[window[offset + np.uint64(k)]] >> (entry & _SHIFT_MASK)
+            rows += entry & _ROW_BIT
+        stop = offset + np.uint64(_WORD_BYTES)
+    tail = window.size - window.size % _WORD_BYTES
+    entry = steps.of_gap[np.uint8(tail > stop)] >> (entry & _SHIFT_MASK)
+    rows += entry & _ROW_BIT
+    for k in range(tail, window.size):
+        entry = steps.of_byte[window[k]] >> (entry & _SHIFT_MASK)
+        rows += entry & _ROW_BIT
+    return (entry & _SHIFT_MASK) >> _STATE_SHIFT, np.int64(rows // _ROW_BIT)
+
+
+@kernel()
+def _find_first_row(window: npt.NDArray[np.uint8], steps: _Steps, start_state: int) -> int:
+    """Return the offset in a window of the first byte that starts a row, or -1."""
+    entry = np.uint64(start_state) << _STATE_SHIFT
+    for k in range(window.size):
+        entry = steps.of_byte[window[k]] >> (entry & _SHIFT_MASK)
+        if entry & _ROW_BIT:
+            return k
+    return -1
 
 
 @kernel()

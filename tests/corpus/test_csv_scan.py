@@ -106,6 +106,43 @@ def test_scan_does_not_depend_on_windows(
 
 
 @NO_DEADLINE
+@given(
+    texts=st.lists(raw_texts, max_size=6),
+    num_ordinary=st.lists(st.integers(0, 40), min_size=6, max_size=6),
+    dialect=dialects,
+)
+def test_scan_passes_over_ordinary_text(
+    texts: list[bytes], num_ordinary: list[int], dialect: CsvDialect
+) -> None:
+    """Words of eight ordinary bytes are one step, wherever in a word the others stand."""
+    block = b"".join(
+        b"x" * count + data for count, data in zip(num_ordinary, [*texts, b""], strict=False)
+    )
+
+    scan = scan_block(block, transition_table(dialect))
+
+    expected = scan_slowly(block, dialect)
+    np.testing.assert_array_equal(scan.end_state, expected.end_state)
+    np.testing.assert_array_equal(scan.num_rows, expected.num_rows)
+    np.testing.assert_array_equal(scan.first_row, expected.first_row)
+
+
+@pytest.mark.parametrize("last", [b"", b"x", b"\n", b"x" * 8, b"\nx", b'"' + b"x" * 20])
+@pytest.mark.parametrize("piece", [b",", b'"', b"\\", b"\r", b"\n", b"0,", b"0\r\n", b'"0",', b""])
+def test_scan_of_dense_bytes_is_that_of_the_machine(piece: bytes, last: bytes) -> None:
+    """Where nearly every byte has a meaning, over several windows, up to four scans go on."""
+    dialect = CsvDialect(escapechar="\\")
+    block = piece * WINDOW_BYTES + last
+
+    scan = scan_block(block, transition_table(dialect))
+
+    expected = scan_slowly(block, dialect)
+    np.testing.assert_array_equal(scan.end_state, expected.end_state)
+    np.testing.assert_array_equal(scan.num_rows, expected.num_rows)
+    np.testing.assert_array_equal(scan.first_row, expected.first_row)
+
+
+@NO_DEADLINE
 @given(data=raw_texts, sizes=cuts, dialect=dialects)
 def test_composed_blocks_are_one_block(data: bytes, sizes: list[int], dialect: CsvDialect) -> None:
     """However a file is cut into blocks, its rows are counted the same."""
