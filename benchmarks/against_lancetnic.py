@@ -124,6 +124,10 @@ def fill_report(report: Report, outcomes: dict[str, list[Outcome]]) -> None:
     report.versions.update(
         {f"peer {name}": at for name, at in outcomes[PEER][0].figures["versions"].items()}
     )
+    for name in (WARM, COLD, ADAM):
+        report.ratio(f"end to end: lancetnic's seconds over {name}", seconds[PEER] / seconds[name])
+        report.ratio(f"training rows/s: {name} over lancetnic", speed[name] / speed[PEER])
+        report.ratio(f"memory: {name} over lancetnic", memory[name] / memory[PEER], "lower")
     report.aim(
         "end to end, times faster than lancetnic", seconds[PEER] / seconds[WARM], at_least=30
     )

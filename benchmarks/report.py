@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
-__all__ = ["BUILD", "REPOSITORY", "Report", "peer_python"]
+__all__ = ["BUILD", "REPOSITORY", "Report", "peer_python", "print_table"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build" / "benchmarks"
@@ -53,6 +53,22 @@ class Target:
         return is_high_enough and (self.at_most is None or self.measured <= self.at_most)
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """A figure without a unit, which means the same on other days: `check.py` compares it.
+
+    Parameters
+    ----------
+    value : float
+        One speed, time or size over another of the same run.
+    better : {"higher", "lower"}
+        Which way is progress.
+    """
+
+    value: float
+    better: Literal["higher", "lower"]
+
+
 @dataclass
 class Report:
     """What one benchmark brought.
@@ -67,6 +83,8 @@ class Report:
         Everything measured, by name.
     targets : list of Target
         What the project claims, with the figure of this run.
+    ratios : dict of str to Ratio
+        What is compared with the ratios kept in the repository.
     versions : dict of str to str
         Of Python and the packages; those of the peers are added by the benchmarks.
     """
@@ -75,6 +93,7 @@ class Report:
     settings: dict[str, Any]
     figures: dict[str, Any] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
+    ratios: dict[str, Ratio] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,17 +113,32 @@ class Report:
         """Note what was measured of a claim."""
         self.targets.append(Target(name, measured, at_least, at_most))
 
+    def ratio(self, name: str, value: float, better: Literal["higher", "lower"] = "higher") -> None:
+        """Note a ratio that is to be compared with the kept one, see `check.py`.
+
+        Parameters
+        ----------
+        name : str
+            What is over what; no other ratio of this report has that name.
+        value : float
+            Without a unit. No absolute time, speed or size: those are the machine's.
+        better : {"higher", "lower"}, default="higher"
+            Which way is progress.
+
+        Raises
+        ------
+        ValueError
+            If it is no number at all or negative, or the name is taken.
+        """
+        if name in self.ratios:
+            raise ValueError(f"There are two ratios {name!r} in the report {self.name!r}.")
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"The ratio {name!r} of {self.name!r} is {value}: it can't be kept.")
+        self.ratios[name] = Ratio(float(value), better)
+
     def table(self, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
         """Print a table: texts to the left, numbers to the right."""
-        shown = [header, *(tuple(map(_cell, row)) for row in rows)]
-        widths = [max(len(row[column]) for row in shown) for column in range(len(header))]
-        print()
-        for line in shown:
-            cells = [
-                cell.ljust(width) if column == 0 else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ]
-            print("  ".join(cells).rstrip())
+        print_table(header, rows)
 
     def finish(self, folder: Path = BUILD) -> Path:
         """Print the claims and write the report; return its file."""
@@ -131,11 +165,25 @@ class Report:
             "settings": self.settings,
             "figures": self.figures,
             "targets": [{**asdict(target), "is_met": target.is_met} for target in self.targets],
+            "ratios": {name: asdict(ratio) for name, ratio in self.ratios.items()},
         }
         text = json.dumps(_plain(content), indent=1, allow_nan=False)
         path.write_text(text + "\n", encoding="utf-8")
         print(f"\n{path}")
         return path
+
+
+def print_table(header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """Print a table: the first column to the left, all others to the right."""
+    shown = [header, *(tuple(map(_cell, row)) for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(header))]
+    print()
+    for line in shown:
+        cells = [
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
 
 
 def peer_python() -> Path:

@@ -88,6 +88,8 @@ def fill_report(report: Report, outcomes: dict[str, list[Outcome]]) -> None:
             {f"peer {name}": at for name, at in runs[0].figures["versions"].items()}
         )
         lines.append((PEERS[peer], 100 * accuracy, theirs, mine, theirs / mine, by_default))
+        report.ratio(f"{PEERS[peer]}: its time over ours", theirs / mine)
+        report.ratio(f"{PEERS[peer]}: its time over ours, defaults", theirs / by_default)
         report.aim(f"{PEERS[peer]}: its time over ours", theirs / mine, at_least=1)
     report.table(
         ("peer", "its accuracy, %", "its time, s", "our time, s", "ratio", "our defaults, s"), lines
