@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := build/demo
 PEERS := .bench-venv
 
-.PHONY: help demo test lint check format bench-setup bench clean
+.PHONY: help demo test lint check format bench-setup bench bench-check clean
 
 help:
 	@echo "make demo    install, train on a corpus made here, predict, say where everything is"
@@ -15,6 +15,7 @@ help:
 	@echo "make check   lint and test: what CI runs"
 	@echo "make format  rewrite the code in the project's format"
 	@echo "make bench   measure against lancetnic and others (hours; bench-setup installs them)"
+	@echo "make bench-check  compare what was measured last with the ratios kept in the repository"
 	@echo "make clean   remove .venv and what was built"
 
 demo: $(VENV)/package
@@ -64,6 +65,14 @@ bench: bench-setup
 	$(BIN)/python benchmarks/memory_growth.py
 	$(BIN)/python benchmarks/to_equal_accuracy.py
 	$(BIN)/python benchmarks/pipeline_speed.py
+	$(BIN)/python benchmarks/sparse_step.py
+	$(BIN)/python benchmarks/where_time_goes.py
+	$(BIN)/python benchmarks/busy_neighbour.py
+	$(BIN)/python benchmarks/growth.py
+
+# Measures nothing: exits 1 if a ratio got worse by more than a fifth, see benchmarks/check.py.
+bench-check: $(VENV)/development
+	@$(BIN)/python benchmarks/check.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) build

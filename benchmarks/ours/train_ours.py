@@ -76,7 +76,6 @@ def time_stages(clock: StageClock) -> None:
     from lancetnic_dask.pipeline import fit
 
     module: Any = fit
-    module.warm_kernels = clock.around("warm kernels", module.warm_kernels)
     module.use_client = clock.around_ends("start cluster", "close cluster", module.use_client)
     module.finish = clock.around("summary", module.finish)
 

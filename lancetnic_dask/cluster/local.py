@@ -23,7 +23,8 @@ from lancetnic_dask.config import setting
 from lancetnic_dask.errors import ClusterError, SettingError, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
     from distributed.deploy.cluster import Cluster
@@ -46,6 +47,7 @@ def use_client(
     budget: MemoryBudget,
     dashboard_address: str | None = None,
     temporary_folder: str | os.PathLike[str] | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Iterator[Client]:
     """Yield the Dask client to work with; close afterwards what was made for it, nothing else.
 
@@ -77,6 +79,9 @@ def use_client(
     temporary_folder : str, os.PathLike or None, default=None
         Where the workers of a started cluster keep their files. None takes Dask's
         ``temporary-directory``, or the system's folder for temporary files.
+    meanwhile : callable, optional
+        Called here while the processes of a started cluster start; otherwise not. What it raises
+        ends the start.
 
     Yields
     ------
@@ -93,7 +98,7 @@ def use_client(
     """
     if client is None:
         found = _current_client()
-        context = _started(budget, dashboard_address, temporary_folder) if found is None else found
+        context = found or _started(budget, dashboard_address, temporary_folder, meanwhile)
     elif isinstance(client, Client):
         context = nullcontext(client)
     elif isinstance(client, str):
@@ -225,30 +230,33 @@ def _started(
     budget: MemoryBudget,
     dashboard_address: str | None,
     temporary_folder: str | os.PathLike[str] | None,
+    meanwhile: Callable[[], object],
 ) -> Iterator[Client]:
     """Start a cluster on this machine as the budget says, and close it whatever happens."""
     timeout_seconds = setting("cluster.start-timeout")
     address = _free_address(dashboard_address or setting("cluster.dashboard-address"))
-    try:
-        cluster = _start_whole(
-            n_workers=budget.num_workers,
-            threads_per_worker=1,
-            memory_limit=budget.worker_limit_bytes,
-            host="127.0.0.1",
-            dashboard_address=address,
-            worker_class=ShieldedNanny,
-            scheduler_kwargs={"allowed_failures": _ALLOWED_FAILURES},
-            death_timeout=timeout_seconds,
-            preload=[*dask.config.get("distributed.worker.preload"), ShieldedNanny.__module__],
-            local_directory=None if temporary_folder is None else os.fspath(temporary_folder),
-        )
-    except (OSError, RuntimeError) as error:  # TimeoutError is an OSError
-        raise ClusterError(
-            f"{budget.num_workers} workers did not start in {timeout_seconds:g} s: {error}",
-            None,
-            "See the log above; a slow machine may need a longer "
-            "lancetnic.cluster.start-timeout in Dask's configuration.",
-        ) from error
+    with _starting(
+        n_workers=budget.num_workers,
+        threads_per_worker=1,
+        memory_limit=budget.worker_limit_bytes,
+        host="127.0.0.1",
+        dashboard_address=address,
+        worker_class=ShieldedNanny,
+        scheduler_kwargs={"allowed_failures": _ALLOWED_FAILURES},
+        death_timeout=timeout_seconds,
+        preload=[*dask.config.get("distributed.worker.preload"), ShieldedNanny.__module__],
+        local_directory=None if temporary_folder is None else os.fspath(temporary_folder),
+    ) as starting:
+        meanwhile()
+        try:
+            cluster = starting.result()
+        except (OSError, RuntimeError) as error:  # TimeoutError is an OSError
+            raise ClusterError(
+                f"{budget.num_workers} workers did not start in {timeout_seconds:g} s: {error}",
+                None,
+                "See the log above; a slow machine may need a longer "
+                "lancetnic.cluster.start-timeout in Dask's configuration.",
+            ) from error
     try:
         with Client(cluster, timeout=timeout_seconds, set_as_default=False) as client:
             yield client
@@ -256,8 +264,9 @@ def _started(
         cluster.close()
 
 
-def _start_whole(**options: Any) -> LocalCluster:
-    """Start a LocalCluster or nothing: Ctrl-C waits until it is up, then closes it.
+@contextmanager
+def _starting(**options: Any) -> Iterator[Future[LocalCluster]]:
+    """Start a LocalCluster or nothing: what is raised meanwhile waits until it is up, to close it.
 
     Interrupted in its constructor, Dask forgets the processes that it has begun to start, and
     ``close`` finds none. So it runs in a thread, where no KeyboardInterrupt is raised.
@@ -270,8 +279,8 @@ def _start_whole(**options: Any) -> LocalCluster:
         warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
         starting = executor.submit(lambda: LocalCluster(**options))
         try:
-            return starting.result()
-        except KeyboardInterrupt:
+            yield starting
+        except BaseException:
             with suppress(Exception):  # the start may fail, too; then Dask has closed it
                 starting.result().close()
             raise

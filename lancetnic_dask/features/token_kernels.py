@@ -250,13 +250,22 @@ def grow_slots(slots: NDArray[np.uint64]) -> NDArray[np.uint64]:
 @kernel()
 def unpack_terms(
     words: NDArray[np.uint64], num_terms: int
-) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets int64 (num_terms + 1,) and UTF-8 bytes of the terms, without their padding."""
+) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint64]]:
+    """Offsets int64 (num_terms + 1,) and UTF-8 bytes of the terms, without their padding.
+
+    Then the first 8 bytes of each term, the first highest: numbers in the order of the terms.
+    """
+    prefixes = np.empty(num_terms, dtype=np.uint64)
     offsets = np.zeros(num_terms + 1, dtype=np.int64)
     record = np.int64(0)
     for term in range(num_terms):
         size = np.int64(words[record] >> _HALF_BITS)
         record += size + 1
+        prefix, first_word = np.uint64(0), words[record - size]
+        for i in range(8):
+            byte = first_word >> np.uint64(8 * i) & np.uint64(0xFF)
+            prefix = prefix << np.uint64(8) | byte
+        prefixes[term] = prefix
         last_word = words[record - 1]
         padding = 0
         while last_word >> np.uint64(56 - 8 * padding) == 0:  # no term holds the byte 0
@@ -269,7 +278,7 @@ def unpack_terms(
             word = words[record + 1 + (i >> 3)]
             utf8[offsets[term] + i] = word >> np.uint64(8 * (i & 7)) & np.uint64(0xFF)
         record += np.int64(words[record] >> _HALF_BITS) + 1
-    return offsets, utf8
+    return offsets, utf8, prefixes
 
 
 @kernel()

@@ -6,9 +6,12 @@ them the cluster, the cache and the budget.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +36,7 @@ from lancetnic_dask.pipeline.epochs import group_bytes, shard_bytes, train_model
 from lancetnic_dask.pipeline.interrupts import InterruptReport, hold_interrupt
 from lancetnic_dask.pipeline.prepare import count_corpus, find_classes, fit_features, plan_corpus
 from lancetnic_dask.pipeline.summary import draw, finish
-from lancetnic_dask.pipeline.warm import warm_kernels
+from lancetnic_dask.pipeline.warm import LoadAhead, warm_kernels
 from lancetnic_dask.run.console import Console
 from lancetnic_dask.run.folder import require_writable
 from lancetnic_dask.training.devices import choose_device
@@ -53,6 +56,10 @@ if TYPE_CHECKING:
 __all__ = ["fit_classifier"]
 
 logger = logging.getLogger(__name__)
+
+# torch and Dask leave a million objects, among which Python would look for cycles several times
+# over before it ends: a second, for memory that is given back at once anyway.
+atexit.register(gc.freeze)
 
 
 def fit_classifier(request: FitRequest) -> Run:
@@ -87,11 +94,12 @@ def fit_classifier(request: FitRequest) -> Run:
         progress=request.progress, memory=lambda: (watch.current_bytes, budget.total_bytes)
     )
     with InterruptReport(request.training.num_epochs) as report:
-        with watch, _cache(request) as cache:
+        with watch, _cache(request) as cache, LoadAhead(request.training, cache.folder) as loading:
             if budget.num_workers:
                 console.say(f"Starting {budget.num_workers} worker(s)")
-                warm_kernels(request.recipe)
-            with use_client(request.client, budget=budget) as client:
+            with use_client(
+                request.client, budget=budget, meanwhile=partial(warm_kernels, request.recipe)
+            ) as client:
                 if not budget.num_workers:
                     check_workers(
                         client,
@@ -105,7 +113,7 @@ def fit_classifier(request: FitRequest) -> Run:
                 context = RunContext(
                     request, client, budget, cache, console, device, report, num_workers=num_workers
                 )
-                run, corpora = _fit(context, sources[0], sources[1])
+                run, corpora = _fit(context, sources[0], sources[1], loading)
             with hold_interrupt():
                 draw(run, context)
         run.peak_memory_bytes = watch.peak_bytes
@@ -201,7 +209,9 @@ def _cache(request: FitRequest) -> Iterator[ShardCache]:
             yield ShardCache(Path(folder))
 
 
-def _fit(context: RunContext, train_source: Any, val_source: Any) -> tuple[Run, list[Corpus]]:
+def _fit(
+    context: RunContext, train_source: Any, val_source: Any, loading: LoadAhead
+) -> tuple[Run, list[Corpus]]:
     request = context.request
     with context.cache.work_folder() as work:
         with context.timed("plan"):
@@ -221,5 +231,6 @@ def _fit(context: RunContext, train_source: Any, val_source: Any) -> tuple[Run, 
                 largest_shard_bytes=max(shard_bytes(context, counted)),
             )
             features = fit_features(context, counted, classes, work)
+    loading.wait()
     run = train_model(context, counted, counted_val, features)
     return run, [corpus] if val_corpus is None else [corpus, val_corpus]

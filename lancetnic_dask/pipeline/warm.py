@@ -1,22 +1,39 @@
-"""Compile the workers' kernels here, once, before any worker starts.
+"""Get ready, while the workers start and tokenize, for what comes after.
 
-Machine code is kept on disk. Workers that all compiled for themselves at once would take four
-times as long and some 90 MiB more each.
+The workers' kernels are compiled here, once, before a worker gets its first task. Machine code is
+kept on disk: workers that all compiled for themselves at once would take four times as long and
+some 90 MiB more each. What this process needs later is loaded in a thread: torch imports 800
+modules, over a second, for the first optimizer that it makes.
 """
 
 from __future__ import annotations
 
+import logging
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
 
 from lancetnic_dask.corpus.frame import Corpus
 from lancetnic_dask.features.counts import count_partition
+from lancetnic_dask.features.groups import ShardGroup
+from lancetnic_dask.features.weighting import EncodedRows
+from lancetnic_dask.models.optimizers import needs_dense_grad
+from lancetnic_dask.models.scalpel import ScalpelMC
+from lancetnic_dask.run.fonts import preload_matplotlib
+from lancetnic_dask.training.loop import Trainer
+from lancetnic_dask.training.torch_state import seeded_weights
 
 if TYPE_CHECKING:
     from lancetnic_dask.features.build import ShardRecipe
+    from lancetnic_dask.settings import TrainingSettings
 
-__all__ = ["warm_kernels"]
+__all__ = ["LoadAhead", "warm_kernels"]
+
+logger = logging.getLogger(__name__)
 
 
 def warm_kernels(recipe: ShardRecipe) -> None:
@@ -40,3 +57,59 @@ def warm_kernels(recipe: ShardRecipe) -> None:
         plan = Corpus.read_csv(path).plan
         part = plan.only(plan.partitions[0])
         count_partition(part, recipe, None, None, None, Path(folder) / "counts")
+
+
+class LoadAhead:
+    """Loads what training and pictures need, in a thread, within a ``with`` block.
+
+    Parameters
+    ----------
+    settings : TrainingSettings
+        Their optimizer and loss decide what is needed.
+    cache_folder : Path
+        Where matplotlib keeps its files.
+    """
+
+    def __init__(self, settings: TrainingSettings, cache_folder: Path) -> None:
+        self._settings = settings
+        self._matplotlib_folder = cache_folder / "matplotlib"
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="lancetnic-load")
+
+    def __enter__(self) -> Self:
+        self._loaded = self._executor.submit(self._load)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._executor.shutdown()
+
+    def wait(self) -> None:
+        """Wait until all is loaded."""
+        self._loaded.result()
+
+    def _load(self) -> None:
+        try:
+            warm_training(self._settings)
+        except Exception:  # the same will come to light in training, where it can be told
+            logger.debug("training could not be tried ahead of time", exc_info=True)
+        preload_matplotlib(self._matplotlib_folder)
+
+
+def warm_training(settings: TrainingSettings) -> None:
+    """Train a tiny network on two rows: everything that a step needs is in memory then.
+
+    Parameters
+    ----------
+    settings : TrainingSettings
+        Their optimizer and loss decide what is needed.
+    """
+    rows = EncodedRows(
+        indptr=np.array([0, 1, 2]),
+        indices=np.zeros(2, np.int32),
+        values=np.ones(2, np.float32),
+        numeric=np.zeros((2, 0), np.float32),
+        target=np.array([0, 1]),
+    )
+    with seeded_weights(settings.random_state):
+        network = ScalpelMC(1, 1, 1, 2, 0.0, dense_grad=needs_dense_grad(settings.optim_name))
+    trainer = Trainer(network, settings, torch.device("cpu"))
+    trainer.train_group(ShardGroup(0, rows, np.arange(2)))

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from errno import ENXIO
 from functools import partial
@@ -100,8 +101,10 @@ def staging(folder: Path) -> Iterator[Path]:
 def keep_file(stage: Path, role: str, suffix: str) -> KeptFile:
     """Sync the file ``stage / role`` and move it up, under the name that its digest gives it."""
     path = stage / role
-    _sync(path)
-    digest = _digest(path)
+    with ThreadPoolExecutor(1) as pool:  # the disk works while the processor does
+        synced = pool.submit(_sync, path)
+        digest = _digest(path)
+        synced.result()
     kept = KeptFile(kept_name(role, suffix, digest), path.stat().st_size, digest)
     target = stage.parent / kept.name
     # An equal vocabulary is there after each epoch, but it may have been damaged.

@@ -255,6 +255,38 @@ def test_a_start_that_fails_is_one_error(budget: MemoryBudget, tmp_path: Path) -
     assert names == []
 
 
+@pytest.mark.system
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError("the user's")])
+def test_what_is_raised_meanwhile_waits_for_the_start_and_ends_it(
+    budget: MemoryBudget, error: type[BaseException] | BaseException
+) -> None:
+    """It comes out as it is, and no process is left."""
+
+    def fail() -> None:
+        raise error
+
+    with (
+        pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else RuntimeError) as caught,
+        use_client(None, budget=budget, dashboard_address=ANY_PORT, meanwhile=fail),
+    ):
+        pass
+
+    assert caught.value is error or caught.type is error
+    assert not [child for child in psutil.Process().children() if "Dask" in child.name()]
+
+
+def test_nothing_is_done_meanwhile_if_nothing_is_started(
+    client: Client, budget: MemoryBudget
+) -> None:
+    """A given client is there at once."""
+
+    def fail() -> None:
+        raise AssertionError("called")
+
+    with use_client(client, budget=budget, meanwhile=fail) as used:
+        assert used is client
+
+
 def test_it_is_known_beforehand_whether_a_cluster_is_started(client: Client) -> None:
     """Only then are the workers' sizes ours to decide."""
     assert starts_cluster(None)

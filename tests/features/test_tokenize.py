@@ -131,6 +131,26 @@ def test_tables_grow() -> None:
     assert rows_of(text) == [row.rstrip("!").split(" ") for row in rows]
 
 
+@pytest.mark.parametrize("unit", ["a ", "ab ", "я ", "яя ", "a中 ", "", "x" * 17 + " "])
+@pytest.mark.parametrize("end", ["z" * 20, "ΑΣ bc Σ", "яΣя" * 3, "中𐐀" * 9, "y" * 9_000, "ab\x00c"])
+def test_the_end_of_a_block_may_stand_anywhere(unit: str, end: str) -> None:
+    """Texts are read by some thousand bytes: no token is cut or lost where one block ends."""
+    rows = [unit * (4_090 // max(1, len(unit)) + shift) + end + " tail" for shift in range(-3, 9)]
+    rows += [unit.strip() * 2] * 5_000 + [end]
+    text = tokenize([*rows])
+
+    assert rows_of(text) == [tokenize_text(row) for row in rows]
+
+
+def test_terms_with_the_same_start_are_sorted_by_the_rest() -> None:
+    """Eight bytes decide most orders, but not all."""
+    starts = ["abcdefgh", "abcdefg", "яяяя", "abcdefgя", "zz"]
+    terms = [start + rest for start in starts for rest in ("", "a", "я", "ab", "a" * 20, "中")]
+    text = tokenize([" ".join(reversed(terms))])
+
+    assert text.terms.to_pylist() == sorted(set(terms))
+
+
 def test_one_row_may_fill_many_segments() -> None:
     """Codes are kept in segments that do not end with rows, also in rows with a sigma."""
     row = "one two three " * 700_000

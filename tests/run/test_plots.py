@@ -21,17 +21,15 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from matplotlib.text import Text
 
 from lancetnic_dask.run import plots
-from lancetnic_dask.run.fonts import shown_label
+from lancetnic_dask.run.fonts import preload_matplotlib, shown_label
 from lancetnic_dask.run.plots import draw_plots
+from lancetnic_dask.run.text_group import TextGroup
 from lancetnic_dask.training.metrics import ClassCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from lancetnic_dask.run.fonts import Typeface
 
 DrawFigures: TypeAlias = "Callable[..., dict[str, Figure]]"
 
@@ -89,8 +87,8 @@ def draw_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DrawFigures
     """Return a function that draws as `draw` and returns the figures by file name."""
     save, figures = plots._save, {}
 
-    def save_and_keep(figure: Figure, path: Path, typeface: Typeface) -> None:
-        save(figure, path, typeface)
+    def save_and_keep(figure: Figure, path: Path) -> None:
+        save(figure, path)
         figures[path.name] = figure
 
     def draw_and_keep(num_classes: int, **options: Any) -> dict[str, Figure]:
@@ -101,15 +99,26 @@ def draw_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DrawFigures
     return draw_and_keep
 
 
-def shown_texts(figure: Figure) -> list[Text]:
-    """Return the texts of a figure that can be seen."""
-    found = figure.findobj(lambda one: isinstance(one, Text) and one.get_visible())
-    return [text for text in found if isinstance(text, Text) and text.get_text()]
+def groups_of(figure: Figure, gid: str | None = None) -> list[TextGroup]:
+    """Return what is written in a figure, or the names along a side, or those of the cells."""
+    found = figure.findobj(TextGroup)
+    groups = [one for one in found if isinstance(one, TextGroup) and one.texts]
+    return [one for one in groups if gid is None or one.get_gid() == gid]
 
 
-def texts_of(figure: Figure) -> list[str]:
+def texts_of(figure: Figure, gid: str | None = None) -> list[str]:
     """Return what can be read."""
-    return [text.get_text() for text in shown_texts(figure)]
+    return [text for group in groups_of(figure, gid) for text in group.texts if text]
+
+
+def colours_of(figure: Figure, gid: str | None = None) -> list[str]:
+    """Return the colour of each text of `texts_of`."""
+    return [
+        to_hex(colour / 255)
+        for group in groups_of(figure, gid)
+        for text, colour in zip(group.texts, group.colors, strict=True)
+        if text
+    ]
 
 
 def table_of(figure: Figure) -> np.ndarray:
@@ -121,15 +130,15 @@ def table_of(figure: Figure) -> np.ndarray:
 
 def check_legible(figure: Figure) -> None:
     """Check that no text of a table or of bars touches another."""
-    figure.draw_without_rendering()
-    shown = shown_texts(figure)
-    left, bottom, right, top = np.array([text.get_window_extent().extents for text in shown]).T
+    shown = texts_of(figure)
+    boxes = np.concatenate([group.extents() for group in groups_of(figure)])
+    left, bottom, right, top = boxes[boxes[:, 0] < boxes[:, 2]].T
     across = np.minimum(right[:, None], right) - np.maximum(left[:, None], left)
     up = np.minimum(top[:, None], top) - np.maximum(bottom[:, None], bottom)
     overlapping = np.argwhere(np.triu((across > 0.5) & (up > 0.5), 1))
 
-    assert len(shown) > 4
-    assert not [(shown[one].get_text(), shown[two].get_text()) for one, two in overlapping]
+    assert len(shown) == len(left) > 4
+    assert not [(shown[one], shown[two]) for one, two in overlapping]
 
 
 @pytest.mark.parametrize("num_classes", [2, 200, 1500])
@@ -172,16 +181,15 @@ def test_names_are_whole_and_do_not_overlap(num_classes: int, draw_figures: Draw
 
     figures = draw_figures(num_classes, last=None)
 
-    axes = figures[MATRIX].axes[0]
     check_legible(figures[MATRIX])
-    for axis in (axes.xaxis, axes.yaxis):
-        step = axis.get_ticklocs()[1]
-        assert [text.get_text() for text in axis.get_ticklabels()] == labels[:: int(step)]
-        assert step == 1 or (num_classes > 200 and num_classes / step >= 100)
+    for side in ("left", "bottom"):
+        names = texts_of(figures[MATRIX], side)
+        step = math.ceil(num_classes / len(names))
+        assert names == labels[::step]
+        assert step == 1 or (num_classes > 200 and len(names) >= 100)
     if num_classes <= 200:
         check_legible(figures["dataset_counts.png"])
-        names = figures["dataset_counts.png"].axes[0].get_yticklabels()
-        assert [text.get_text() for text in names] == labels[::-1]
+        assert texts_of(figures["dataset_counts.png"], "left") == labels[::-1]
 
 
 def test_cells_have_their_counts_in_legible_colours(draw_figures: DrawFigures) -> None:
@@ -191,13 +199,13 @@ def test_cells_have_their_counts_in_legible_colours(draw_figures: DrawFigures) -
 
     figure = draw_figures(2, classes=["a", "b"], best=counts)[MATRIX]
 
-    cells = {text.get_text(): to_hex(text.get_color()) for text in figure.axes[0].texts[1:]}
+    cells = dict(zip(texts_of(figure, "cells"), colours_of(figure, "cells"), strict=True))
     assert cells == {"40,000": "#ffffff", "700": "#ffffff", "1": "#222222"}
     colours = figure.axes[0].images[0].to_rgba(table_of(figure))
     assert colours[1, 0, 3] == 0
     assert colours[0, 1, 0] < 0.85
     assert {"rows (log scale), white: none", "10,000", "40,000"} <= set(texts_of(figure))
-    assert len(draw_figures(21)[MATRIX].axes[0].texts) == 1
+    assert not groups_of(draw_figures(21)[MATRIX], "cells")
 
 
 def test_counts_on_a_middle_blue_are_white(draw_figures: DrawFigures) -> None:
@@ -208,7 +216,7 @@ def test_counts_on_a_middle_blue_are_white(draw_figures: DrawFigures) -> None:
 
     figure = draw_figures(2, classes=["a", "b"], best=counts)[MATRIX]
 
-    cells = {text.get_text(): to_hex(text.get_color()) for text in figure.axes[0].texts[1:]}
+    cells = dict(zip(texts_of(figure, "cells"), colours_of(figure, "cells"), strict=True))
     assert cells == {"10,000": "#ffffff", "191": "#ffffff", "190": "#222222"}
 
 
@@ -219,7 +227,7 @@ def test_the_counts_say_whose_rows_they_are(num_classes: int, draw_figures: Draw
 
     figure = draw_figures(num_classes, rows_by_class=rows)["dataset_counts.png"]
 
-    summary = figure.axes[0].texts[0].get_text().split(";")[0]
+    summary = texts_of(figure)[1].split(";")[0]
     assert summary == f"{sum(rows):,} rows of train_path, {num_classes} classes"
 
 
@@ -233,9 +241,7 @@ def test_too_many_classes_for_a_matrix_are_summed_up_by_recall(draw_figures: Dra
 
     figure = draw_figures(1500, best=counts)[MATRIX]
 
-    axes = figure.axes[0]
-    recalls = [text.get_text() for text in axes.get_yticklabels()]
-    rows = [text.get_text() for text in axes.get_xticklabels()]
+    recalls, rows = texts_of(figure, "left"), texts_of(figure, "bottom")
     table = table_of(figure)
     found = {(recalls[row], rows[column]): table[row, column] for row, column in np.argwhere(table)}
     assert found == {
@@ -245,7 +251,7 @@ def test_too_many_classes_for_a_matrix_are_summed_up_by_recall(draw_figures: Dra
         ("below 100 %", "512–1,023"): 1,
     }
     check_legible(figure)
-    assert axes.texts[0].get_text().endswith("1,500 classes are too many for a confusion matrix")
+    assert texts_of(figure)[1].endswith("1,500 classes are too many for a confusion matrix")
 
 
 def test_a_hundred_thousand_classes_are_a_curve(
@@ -257,11 +263,11 @@ def test_a_hundred_thousand_classes_are_a_curve(
 
     figures = draw_figures(2, classes=labels, rows_by_class=rows, best=None, last=None)
 
-    axes = figures["dataset_counts.png"].axes[0]
+    figure = figures["dataset_counts.png"]
     assert not caplog.records
-    assert axes.texts[0].get_text().endswith("; from 100,000 (first) to 1 (last)")
-    assert np.asarray(axes.lines[0].get_ydata())[:3].tolist() == [100_000, 50_000, 33_333]
-    assert [text.get_text() for text in axes.get_xticklabels()][-2:] == ["10,000", "100,000"]
+    assert texts_of(figure)[1].endswith("; from 100,000 (first) to 1 (last)")
+    assert np.asarray(figure.axes[0].lines[0].get_ydata())[:3].tolist() == [100_000, 50_000, 33_333]
+    assert texts_of(figure, "bottom")[-2:] == ["10,000", "100,000"]
 
 
 @pytest.mark.parametrize("num_epochs", [1, 2, 3, 12, 200])
@@ -269,14 +275,18 @@ def test_epochs_are_whole_numbers_and_all_values_visible(
     num_epochs: int, draw_figures: DrawFigures, tmp_path: Path
 ) -> None:
     """There is no epoch 1.5, and none that didn't run; a single epoch is a point, not nothing."""
-    axes = draw_figures(2, num_epochs=num_epochs)["train_val_loss.png"].axes[0]
+    figure = draw_figures(2, num_epochs=num_epochs)["train_val_loss.png"]
 
-    low, high = axes.get_xlim()
-    marks = [place for place in axes.get_xticks() if low <= place <= high]
+    marks = texts_of(figure, "bottom")
     assert marks
-    assert all(place == int(place) and 1 <= place <= num_epochs for place in marks)
+    assert len(set(marks)) == len(marks)
+    assert all(1 <= int(mark) <= num_epochs for mark in marks)
+    # Each name stands below its epoch.
+    box = groups_of(figure, "bottom")[0].extents()
+    middle = [figure.axes[0].transData.transform((int(mark), 0))[0] for mark in marks]
+    assert np.allclose((box[:, 0] + box[:, 2]) / 2, middle, atol=1)
     # Below the legend.
-    pixels = imread(tmp_path / "train_val_loss.png")[60:, :, :3]
+    pixels = imread(tmp_path / "train_val_loss.png")[45:, :, :3]
     for colour in ("#1f77b4", "#d95f02"):
         assert np.isclose(pixels, to_rgb(colour), atol=0.01).all(axis=2).sum() > 12
 
@@ -332,11 +342,9 @@ def test_foreign_labels_are_drawn_literally(labels: list[str], draw_figures: Dra
 
     assert set(figures) == ALL
     check_legible(figures[MATRIX])
-    for figure in figures.values():
-        for text in figure.findobj(Text):
-            assert isinstance(text, Text)
-            assert not text.get_parse_math()
-            assert not text.get_usetex()
+    for label, text in zip(labels, texts_of(figures[MATRIX], "left"), strict=True):
+        # A font may lack other letters.
+        assert text == shown_label(label) or not label.isascii()
 
 
 def test_missing_letters_are_warned_of_once(
@@ -358,9 +366,9 @@ def test_names_that_lost_letters_carry_their_class_number(draw_figures: DrawFigu
     figures = draw_figures(4, classes=labels)
 
     expected = ["food", "1: □□", "2: □□", "□ box"]
-    matrix, bars = figures[MATRIX].axes[0], figures["dataset_counts.png"].axes[0]
-    for ticks in (matrix.get_xticklabels(), matrix.get_yticklabels(), bars.get_yticklabels()[::-1]):
-        assert [text.get_text() for text in ticks] == expected
+    assert texts_of(figures[MATRIX], "left") == expected
+    assert texts_of(figures[MATRIX], "bottom") == expected
+    assert texts_of(figures["dataset_counts.png"], "left")[::-1] == expected
 
 
 def test_a_folder_that_is_gone_raises_os_error(tmp_path: Path) -> None:
@@ -409,11 +417,7 @@ def test_the_callers_figures_stay_and_no_style_makes_a_picture_unreadable(
     for name, drawn in figures.items():
         pixels = imread(tmp_path / name)
         assert (pixels[[0, -1]] == 1).all()  # white and opaque
-        colours = {
-            to_hex(text.get_color())
-            for text in shown_texts(drawn)
-            if name not in CONFUSION or text not in drawn.axes[0].texts  # white on dark cells
-        }
+        colours = set(colours_of(drawn)) - {"#ffffff"}  # on dark cells, tested above
         assert colours <= {"#222222", "#1f77b4", "#d95f02"}
 
 
@@ -459,3 +463,54 @@ assert matplotlib.rcParams.copy() == matplotlib.rcParamsOrig
     assert not list(home.iterdir())
     assert [path.suffix for path in (tmp_path / "cache" / "matplotlib").iterdir()] == [".json"]
     assert len(list(run.iterdir())) == 3
+
+
+def test_preloading_in_a_thread_leaves_nothing_to_import(tmp_path: Path) -> None:
+    """All that drawing imports is there already, from two threads too; no environment changes."""
+    script = """
+import os, pathlib, sys, threading
+from lancetnic_dask.run.fonts import preload_matplotlib
+from lancetnic_dask.run.plots import draw_plots
+from lancetnic_dask.training.metrics import ClassCounts
+folder = pathlib.Path("cache", "matplotlib").absolute()
+before = dict(os.environ)
+threads = [threading.Thread(target=preload_matplotlib, args=(folder,)) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert os.environ == before
+loaded = set(sys.modules)
+assert {"matplotlib.figure", "PIL.PngImagePlugin"} <= loaded
+assert "matplotlib.pyplot" not in loaded
+counts = ClassCounts(2)
+counts.true_rows[:] = counts.correct_rows[:] = counts.confusion[:] = 3
+history = [{"epoch": 1, "train_loss": 1.0, "train_accuracy": 0.5}]
+draw_plots(pathlib.Path("run"), history=history, classes=["a", "b"], rows_by_class=[1, 2],
+           best=counts, last=counts, matplotlib_folder=folder)
+late = {name.split(".")[0] for name in set(sys.modules) - loaded}
+assert not late & {"matplotlib", "PIL", "lancetnic_dask"}, sorted(set(sys.modules) - loaded)
+"""
+    (tmp_path / "run").mkdir()
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("MPL")}
+    environment |= {"HOME": str(tmp_path), "PYTHONPATH": str(Path.cwd())}
+
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, timeout=120, cwd=tmp_path, env=environment
+    )
+
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "run"}
+
+
+def test_preloading_a_broken_matplotlib_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run isn't stopped long before its pictures; drawing them says what is wrong."""
+    monkeypatch.setitem(sys.modules, "matplotlib.font_manager", None)
+    caplog.set_level(logging.DEBUG, "lancetnic_dask.run.fonts")
+
+    preload_matplotlib(tmp_path)
+
+    assert "could not be imported" in caplog.text
+    with pytest.raises(ImportError):
+        draw(tmp_path, 2)
