@@ -409,7 +409,7 @@ def main() -> None:
     print(f"{corpus.rows.num_rows} rows, {len(corpus.rows.indices) / options.rows:.0f} terms a row")
     figures: dict[str, Any] = {}
     if options.accuracy or options.sweep:
-        rates = [None, *((lr, 1e-10) for lr in (0.01, 0.02, 0.05, 0.1, 0.2)), (0.05, 1e-6)]
+        rates = [None, *((lr, 1e-10) for lr in (0.01, 0.02, 0.035, 0.05, 0.1)), (0.035, 1e-6)]
         for row_wise in rates if options.sweep else rates[:1]:
             name = "defaults" if row_wise is None else f"lr {row_wise[0]}, eps {row_wise[1]}"
             figures[name] = measure_accuracy(corpus, options.columns, row_wise=row_wise)

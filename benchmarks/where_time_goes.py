@@ -112,7 +112,6 @@ def find_stages(machine: dict[str, Any], num_epochs: int) -> dict[str, Stage]:
             "imports of torch, Dask …",
             alone["import"] + alone["end of Python"],
         ),
-        "warm kernels": Stage(("warm kernels",), "the same, code loaded", machine["warm kernels"]),
         "start cluster": Stage(("start cluster",), "Dask alone", alone["start cluster"]),
         "plan": Stage(("plan",), "memory: read the file", plan),
         "tokenize": Stage(("tokenize",), "tokenizer kernel", tokenize),

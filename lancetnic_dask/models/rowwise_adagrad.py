@@ -39,9 +39,9 @@ class RowWiseAdagrad(torch.optim.Optimizer):
     ----------
     params : iterable of Parameter, of (name, Parameter) or of dict
         Matrices to train, each row one unit; or groups of them with options of their own.
-    lr : float, default=0.05
+    lr : float, default=0.035
         Step size. The first step of a row changes its weights by about ``lr`` whatever the size
-        of its gradient, and later ones by less; hence the size, 50 times that of Adam.
+        of its gradient, and later ones by less; hence the size, 35 times that of Adam.
     eps : float, default=1e-10
         Keeps the division from zero; 1e-30 or more.
 
@@ -75,7 +75,7 @@ class RowWiseAdagrad(torch.optim.Optimizer):
     [[0.0, 0.0], [-0.5, -0.5], [0.0, 0.0]]
     """
 
-    def __init__(self, params: ParamsT, lr: float = 0.05, *, eps: float = 1e-10) -> None:
+    def __init__(self, params: ParamsT, lr: float = 0.035, *, eps: float = 1e-10) -> None:
         super().__init__(params, {"lr": lr, "eps": eps})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

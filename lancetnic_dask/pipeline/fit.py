@@ -94,7 +94,7 @@ def fit_classifier(request: FitRequest) -> Run:
         progress=request.progress, memory=lambda: (watch.current_bytes, budget.total_bytes)
     )
     with InterruptReport(request.training.num_epochs) as report:
-        with watch, _cache(request) as cache, LoadAhead(request.training, cache.folder) as loading:
+        with watch, _cache(request) as cache:
             if budget.num_workers:
                 console.say(f"Starting {budget.num_workers} worker(s)")
             with use_client(
@@ -113,7 +113,8 @@ def fit_classifier(request: FitRequest) -> Run:
                 context = RunContext(
                     request, client, budget, cache, console, device, report, num_workers=num_workers
                 )
-                run, corpora = _fit(context, sources[0], sources[1], loading)
+                with LoadAhead(request.training, cache.folder) as loading:
+                    run, corpora = _fit(context, sources[0], sources[1], loading)
             with hold_interrupt():
                 draw(run, context)
         run.peak_memory_bytes = watch.peak_bytes

@@ -24,6 +24,7 @@ from lancetnic_dask.features.weighting import EncodedRows
 from lancetnic_dask.models.optimizers import needs_dense_grad
 from lancetnic_dask.models.scalpel import ScalpelMC
 from lancetnic_dask.run.fonts import preload_matplotlib
+from lancetnic_dask.settings import SplitSettings
 from lancetnic_dask.training.loop import Trainer
 from lancetnic_dask.training.torch_state import seeded_weights
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["LoadAhead", "warm_kernels"]
 
 logger = logging.getLogger(__name__)
+
+# So many that the tables of the tokenizer have to grow, as they will for any corpus.
+_NUM_WORDS = 5000
 
 
 def warm_kernels(recipe: ShardRecipe) -> None:
@@ -47,7 +51,8 @@ def warm_kernels(recipe: ShardRecipe) -> None:
         Its columns and n-grams decide which kernels are needed.
     """
     roles = recipe.roles
-    cells = ['"a word, Ёж"'] * len(roles.text_columns) + ["1"] * len(roles.data_columns)
+    words = " ".join(["Ёж", *recipe.stop_words[:1], *(f"w{n}" for n in range(_NUM_WORDS))])
+    cells = [f'"{words}"'] * len(roles.text_columns) + ["1"] * len(roles.data_columns)
     if roles.label_column is not None:
         cells.append("x")
     header = ",".join('"' + name.replace('"', '""') + '"' for name in roles.names)
@@ -56,7 +61,7 @@ def warm_kernels(recipe: ShardRecipe) -> None:
         path.write_text("\n".join([header, *[",".join(cells)] * 2, ""]), encoding="utf-8")
         plan = Corpus.read_csv(path).plan
         part = plan.only(plan.partitions[0])
-        count_partition(part, recipe, None, None, None, Path(folder) / "counts")
+        count_partition(part, recipe, SplitSettings(), None, None, Path(folder) / "counts")
 
 
 class LoadAhead:

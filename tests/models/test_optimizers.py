@@ -49,7 +49,7 @@ def weights_of(model: nn.Module) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("learning_rate", "wanted"),
-    [(None, (0.05, 0.001)), (0.001, (0.05, 0.001)), (0.004, (0.2, 0.004))],
+    [(None, (0.035, 0.001)), (0.001, (0.035, 0.001)), (0.004, (0.14, 0.004))],
 )
 def test_auto_keeps_the_two_rates_in_proportion(
     learning_rate: float | None, wanted: tuple[float, float]
