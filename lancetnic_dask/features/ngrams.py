@@ -102,6 +102,8 @@ def _drop_terms(text: TokenizedText, stop_words: frozenset[str]) -> TokenizedTex
     # code -> code among the terms that are kept, -1 for stop words
     new_codes = np.where(is_kept, np.cumsum(is_kept) - 1, -1).astype(np.int32)
     codes, row_offsets = _keep_codes(text.codes, text.row_offsets, new_codes)
+    for array in (codes, row_offsets):  # as a shard's are: one kind of array, one compilation
+        array.flags.writeable = False
     kept = np.flatnonzero(is_kept)
     indices = pa.Array.from_buffers(pa.int64(), kept.size, [None, pa.py_buffer(kept)])
     return TokenizedText(codes, row_offsets, text.terms.take(indices))

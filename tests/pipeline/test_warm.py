@@ -35,8 +35,10 @@ from lancetnic_dask.features.counts import count_partition
 
 folder = pathlib.Path(sys.argv[1])
 path = folder / "corpus.csv"
-rows = [f'"the w{n} İx{n} ё{n // 2} ""q"" Σας\\nline",{n % 7}.5,c{n % 3}' for n in range(20_000)]
-path.write_text("\\n".join(["text,size,label", *rows, ""]), encoding="utf-8")
+word = sys.argv[2]
+text = '"{word} w{n} İx{n} ё{m} ""q"" Σας\\nline",{n}.5,c{label}\\n'
+rows = [text.format(word=word, n=n, m=n // 2, label=n % 3) for n in range(20_000)]
+path.write_text("text,size,label\\n" + "".join(rows), encoding="utf-8")
 plan = Corpus.read_csv(path).plan
 part = plan.only(plan.partitions[0])
 counts = count_partition(part, recipe, SplitSettings(), None, None, folder / "counts")
@@ -54,19 +56,19 @@ def test_workers_find_all_their_kernels_compiled(tmp_path: Path) -> None:
     """A partition with all that text can hold needs none that a run hasn't compiled before."""
     kernels = tmp_path / "kernels"
 
-    def run(script: str) -> set[str]:
+    def run(script: str, word: str = "") -> set[str]:
         subprocess.run(
-            [sys.executable, "-c", WARM + script, str(tmp_path)],
+            [sys.executable, "-c", WARM + script, str(tmp_path), word],
             env={**os.environ, "NUMBA_CACHE_DIR": str(kernels)},
             check=True,
         )
         return machine_code(kernels)
 
     compiled = run(COMPILE)
-    after_work = run(WORK)
 
     assert compiled
-    assert after_work - compiled == set()
+    assert run(WORK, "the") - compiled == set()
+    assert run(WORK, "no-stop-word") - compiled == set()
 
 
 def test_what_cannot_be_loaded_ahead_is_left_to_its_own_time(
