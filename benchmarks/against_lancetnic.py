@@ -158,7 +158,8 @@ def main() -> None:
     folder = given.folder.absolute()
     paths = make_files(folder, given.rows)
     options = {**paths, "num_epochs": given.epochs, "hidden_size": 256}
-    report = Report("against_lancetnic", {"rows": given.rows, "rounds": given.rounds, **options})
+    sizes = {"rows": given.rows, "rounds": given.rounds, "rare_words": RARE_WORDS}
+    report = Report("against_lancetnic", {**sizes, **options})
     # Once with few rows, unmeasured: byte code, font lists and machine code are then on disk.
     few = {**options, **make_files(folder, 500), "num_epochs": 1}
     for warm_up in (run_lancetnic, run_ours):

@@ -1,12 +1,13 @@
 """What a busy neighbour leaves of the training speed, by the choice of threads.
 
-    python benchmarks/busy_neighbour.py                 about 3 minutes
+    python benchmarks/busy_neighbour.py                 about 4 minutes
     python benchmarks/busy_neighbour.py --rows 2000 --rounds 1      to try it
 
 Rows a second of whole epochs on two processors, alone and while another process spins: the
 package's own choice of threads, and others. All are epochs of one run, by turns; figures are
 medians. Two pools of threads that wait for each other can lose far more than the half that a
-neighbour may fairly take; the package's choice must not.
+neighbour may fairly take. The package's choice for a step is one thread: beside a neighbour on the
+other processor it is to keep most of its speed.
 Ways that collapse decide how long this takes.
 """
 
@@ -28,8 +29,8 @@ from report import BUILD, Report
 SCRIPT = Path(__file__).with_name("ours") / "threads_by_turns.py"
 OURS = "ours"
 NUM_CPUS = 2
-# Of two processors a neighbour may fairly take one.
-FAIR_SHARE = 0.5
+# Less than all of it: what reads ahead, and the machine's memory, are shared with the neighbour.
+KEPT_SHARE = 0.8
 
 
 def measure(folder: Path, path: Path, *, rounds: int, max_features: int) -> dict[str, Any]:
@@ -67,22 +68,23 @@ def fill_report(report: Report, speeds: dict[str, dict[str, list[float]]]) -> No
     over_others = ways[OURS]["rows/s beside a busy core"] / fastest
     report.ratio("kept of ours beside a busy core", kept)
     report.ratio("beside a busy core: ours over the best other choice", over_others)
-    report.aim("share of the speed kept beside a busy core of two", kept, at_least=FAIR_SHARE)
+    report.aim("share of the speed kept beside a busy core of two", kept, at_least=KEPT_SHARE)
 
 
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=25_000)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-features", type=int, default=50_000)
     parser.add_argument("--folder", type=Path, default=BUILD, help="for corpora, runs and figures")
     given = parser.parse_args()
     folder = given.folder.absolute()
     path = kept_corpus(folder / "corpora", num_rows=given.rows, rare_words=RARE_WORDS)
+    sizes = {"num_cpus": NUM_CPUS, "rare_words": RARE_WORDS}
     report = Report(
         "busy_neighbour",
-        {name: value for name, value in vars(given).items() if name != "folder"},
+        {**{name: value for name, value in vars(given).items() if name != "folder"}, **sizes},
     )
     speeds = measure(folder, path, rounds=given.rounds, max_features=given.max_features)
     fill_report(report, speeds)

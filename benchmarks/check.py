@@ -6,9 +6,11 @@
 
 Nothing is measured here. Only ratios are compared, each of figures of one run: absolute times are
 those of a machine and a minute. A report with other settings than the kept ones is not compared.
+Parts and peers that a report says it left out are not missed.
 
-Exit status: 1 if a ratio got worse by more than a fifth; 2 if none did, but there was nothing to
-compare or a report could not be; 0 otherwise, also where something got better.
+Exit status: 1 if a ratio got worse by more than a fifth; 2 if none did, but a kept ratio was not
+compared: its report is not there, has other settings or lacks it, or there is nothing at all; 0
+otherwise, also where something got better.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ KEPT = Path(__file__).with_name("kept") / "ratios.json"
 MOVED = 0.2
 # What of a benchmark is run: its parts don't depend on each other, and the rest is left out.
 SELECTIONS = {"parts", "peers"}
+# Settings that count for one part only, by part.
+BY_PART = "by_part"
 
 Report = dict[str, Any]
 
@@ -45,12 +49,15 @@ class Line:
         Which way is progress.
     kept, now : float or None
         The ratio; None where there is none.
+    is_left_out : bool, default=False
+        Whether it is of a part that the present report says was not run.
     """
 
     name: str
     better: Literal["higher", "lower"]
     kept: float | None
     now: float | None
+    is_left_out: bool = False
 
     @property
     def change(self) -> float | None:
@@ -67,7 +74,7 @@ class Line:
         if self.kept is None:
             return "new"
         if self.change is None:
-            return "not measured"
+            return "left out" if self.is_left_out else "MISSING"
         if abs(self.change) <= MOVED + 1e-9:  # 1.2 / 1 - 1 is a fifth
             return ""
         return "better" if (self.change > 0) == (self.better == "higher") else "WORSE"
@@ -79,7 +86,7 @@ def compare(kept: Report, now: Report) -> list[Line]:
     Parameters
     ----------
     kept, now : dict
-        Each with "ratios": value and better direction by name.
+        Each with "ratios": value, better direction and part by name; `now` with its settings.
 
     Returns
     -------
@@ -95,14 +102,29 @@ def compare(kept: Report, now: Report) -> list[Line]:
                 (today or then)["better"],
                 None if then is None else then["value"],
                 None if today is None else today["value"],
+                is_left_out=today is None and is_left_out(then, now["settings"]),
             )
         )
     return lines
 
 
+def is_left_out(ratio: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Return whether a ratio is of a part (or peer) that the settings of a report leave out."""
+    chosen = [settings[name] for name in sorted(SELECTIONS & settings.keys())]
+    return ratio.get("part") is not None and any(ratio["part"] not in parts for parts in chosen)
+
+
 def differences(kept: Report, now: Report) -> list[str]:
-    """Return what was set otherwise, so that the ratios are about something else."""
+    """Return what was set otherwise, so that the ratios are about something else.
+
+    Settings of one part count where it was run, and where there are kept ratios of it.
+    """
     then, today = comparable(kept["settings"]), comparable(now["settings"])
+    then_by_part, today_by_part = then.pop(BY_PART, {}), today.pop(BY_PART, {})
+    kept_parts = {ratio.get("part") for ratio in kept["ratios"].values()}
+    for part in sorted(kept_parts & today_by_part.keys()):
+        then[f"{BY_PART} {part}"] = then_by_part.get(part)
+        today[f"{BY_PART} {part}"] = today_by_part[part]
     return [
         f"{name} is {today.get(name)}, kept with {then.get(name)}"
         for name in sorted(then.keys() | today.keys())
@@ -144,32 +166,39 @@ def read_reports(folder: Path) -> dict[str, Report]:
 def check(kept: dict[str, Report], reports: dict[str, Report], names: list[str]) -> int:
     """Compare the named reports, print what moved, and return the exit status."""
     moved: list[tuple[str, Line]] = []
-    num_compared = num_refused = 0
+    num_compared = num_missed = num_left_out = 0
     for name in names:
         if name not in kept:
             print(
                 f"\n{name}: nothing is kept. To keep it: python benchmarks/check.py --keep {name}"
             )
         elif name not in reports:
-            print(f"\n{name}: not measured. Run: {command_of(name)}")
+            num_missed += len(kept[name]["ratios"])
+            print(f"\n{name}: NOT MEASURED. Run: {command_of(name)}")
         elif others := differences(kept[name], reports[name]):
-            num_refused += 1
+            num_missed += len(kept[name]["ratios"])
             print(f"\n{name}: NOT COMPARED: {'; '.join(others)}. Run: {command_of(name)}")
         else:
-            num_compared += 1
             lines = compare(kept[name], reports[name])
             print_comparison(name, kept[name], reports[name], lines)
             moved += [(name, line) for line in lines if line.verdict in ("better", "WORSE")]
+            num_missed += sum(line.verdict == "MISSING" for line in lines)
+            num_left_out += sum(line.verdict == "left out" for line in lines)
+            num_compared += sum(line.change is not None for line in lines)
     print()
     for name, line in moved:
         print(f"{line.verdict}: {name}: {line.name}: {line.kept:.3g} -> {line.now:.3g}")
+    print(
+        f"Kept ratios: {num_compared} compared, {num_missed} not compared, "
+        f"{num_left_out} of parts that were left out."
+    )
     if not num_compared:
         print("Nothing was compared. Run: make bench")
     elif not moved:
         print("No ratio moved by more than a fifth.")
     if any(line.verdict == "WORSE" for _, line in moved):
         return 1
-    return 2 if num_refused or not num_compared else 0
+    return 2 if num_missed or not num_compared else 0
 
 
 def print_comparison(name: str, kept: Report, now: Report, lines: list[Line]) -> None:

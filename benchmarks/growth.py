@@ -104,6 +104,15 @@ def sizes_at(quantity: str, scale: float) -> list[int]:
     return sorted({max(20, int(size * scale)) for size in sizes})
 
 
+def settings_of(scale: float, quantities: Sequence[str]) -> dict[str, Any]:
+    """Return what the ratios are about: the series that are measured stand under their names."""
+    series = {
+        quantity: {**SERIES[quantity]._asdict(), "sizes": sizes_at(quantity, scale)}
+        for quantity in quantities
+    }
+    return {"scale": scale, "parts": quantities, "by_part": series}
+
+
 def measure(folder: Path, quantity: str, sizes: Sequence[int], *, scale: float) -> Points:
     """Train once at each size.
 
@@ -188,13 +197,14 @@ def fill_report(report: Report, quantity: str, points: Points) -> None:
     fewest, most = points[min(points)], points[max(points)]
     if quantity in (ROWS, VOCABULARY):  # promised not to matter; hidden units have their price
         report.ratio(f"{quantity}: training rows/s, most over fewest",
-                     most["rows_per_second"] / fewest["rows_per_second"])  # fmt: skip
+                     most["rows_per_second"] / fewest["rows_per_second"],
+                     part=quantity)  # fmt: skip
     if quantity == ROWS:
         over = most["peak_bytes"] / fewest["peak_bytes"]
-        report.ratio("rows: memory, most over fewest", over, "lower")
+        report.ratio("rows: memory, most over fewest", over, "lower", part=quantity)
     if quantity == WORKERS:
         speedup = points[1]["tokenize_seconds"] / points[2]["tokenize_seconds"]
-        report.ratio("workers: tokenizing speed, two over one", speedup)
+        report.ratio("workers: tokenizing speed, two over one", speedup, part=quantity)
 
 
 def draw(quantity: str, points: Points, path: Path) -> None:
@@ -285,7 +295,7 @@ def main() -> None:
     if given.redraw:
         measured = read_figures(folder / "growth.json")
     else:
-        report = Report("growth", {"scale": given.scale, "parts": given.only})
+        report = Report("growth", settings_of(given.scale, given.only))
         if given.scale >= 1:
             # Unmeasured: byte code, font lists and machine code are then on disk.
             measure(folder, ROWS, [500], scale=1)

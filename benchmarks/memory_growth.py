@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 OURS, SMALL, PEER = "ours", "ours, 2 MiB partitions", "lancetnic"
+SMALL_BYTES = 2 * MIB
+# The same for all ways.
+OPTIONS: dict[str, Any] = {"num_epochs": 1, "hidden_size": 256}
+# Of lancetnic on files of which it does not train a whole epoch.
+MAX_STEPS = 10
 # From here on ours is to be flat.
 FLAT_FROM = 250_000
 
@@ -54,15 +59,14 @@ def measure(
         options: dict[str, Any] = {
             "train_path": str(path),
             "val_path": None,
-            "num_epochs": 1,
-            "hidden_size": 256,
             "max_features": max_features,
+            **OPTIONS,
         }
-        steps = {} if num_rows <= whole_up_to else {"max_steps": 10}
+        steps = {} if num_rows <= whole_up_to else {"max_steps": MAX_STEPS}
         ways: dict[str, Callable[[dict[str, Any]], Outcome]] = {
             OURS: lambda given: run_ours(folder, given, timeout_seconds=timeout_seconds),
             SMALL: lambda given: run_ours(
-                folder, {**given, "partition_bytes": 2 * MIB}, timeout_seconds=timeout_seconds
+                folder, {**given, "partition_bytes": SMALL_BYTES}, timeout_seconds=timeout_seconds
             ),
             PEER: lambda given, steps=steps: run_lancetnic(  # type: ignore[misc]
                 folder,
@@ -159,9 +163,15 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=BUILD, help="for corpora, runs and figures")
     given = parser.parse_args()
     folder = given.folder.absolute()
+    sizes = {
+        **OPTIONS,
+        "small_partition_bytes": SMALL_BYTES,
+        "max_steps": MAX_STEPS,
+        "rare_words": RARE_WORDS,
+    }
     report = Report(
         "memory_growth",
-        {name: value for name, value in vars(given).items() if name != "folder"},
+        {**{name: value for name, value in vars(given).items() if name != "folder"}, **sizes},
     )
     outcomes = measure(
         folder,

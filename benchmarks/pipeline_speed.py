@@ -32,11 +32,33 @@ if TYPE_CHECKING:
 
 OURS = Path(__file__).with_name("ours")
 MAX_FEATURES = 50_000
+TEXT_ROWS = 200_000
+# Rows of 1 GB.
+ROWS_PER_GB = 2_950_000
+SHARE_ROWS, SHARE_EPOCHS = 250_000, 6
+NUM_SHARDS = (100, 1000, 5000)
 SHARD_BYTES = 256 << 10
 # Rows in a shard of that size, roughly.
 ROWS_PER_SHARD = 780
-# Rows of 1 GB.
-ROWS_PER_GB = 2_950_000
+# Few shards are a short epoch: more of them, for a steady median.
+MANY_ROWS, FEW_EPOCHS, MANY_EPOCHS = 1_000_000, 3, 10
+FIT_ROWS, SCORED_ROWS = 50_000, 200_000
+# At full scale; what the ratios of each part are about.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "tokenizing": {"rows": TEXT_ROWS},
+    "planning": {"rows": TEXT_ROWS},
+    "first-step": {"rows": ROWS_PER_GB, "max_features": MAX_FEATURES},
+    "share": {"rows": SHARE_ROWS, "epochs": SHARE_EPOCHS, "max_features": MAX_FEATURES},
+    "shards": {
+        "shards": NUM_SHARDS,
+        "shard_bytes": SHARD_BYTES,
+        "rows_per_shard": ROWS_PER_SHARD,
+        "epochs": (FEW_EPOCHS, MANY_EPOCHS),
+        "many_rows": MANY_ROWS,
+        "max_features": MAX_FEATURES,
+    },
+    "scoring": {"fit_rows": FIT_ROWS, "scored_rows": SCORED_ROWS},
+}
 
 
 def run_part(script: str, options: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -50,7 +72,7 @@ def run_part(script: str, options: dict[str, Any], folder: Path) -> dict[str, An
 
 def measure_tokenizing(report: Report, folder: Path, scale: float) -> None:
     """MB/s of text on one core, beside scikit-learn's CountVectorizer."""
-    options = {"part": "tokenizing", "folder": str(folder), "num_rows": int(200_000 * scale)}
+    options = {"part": "tokenizing", "folder": str(folder), "num_rows": int(TEXT_ROWS * scale)}
     figures = run_part("text_speed.py", options, folder)
     report.figures["tokenizing"] = figures
     report.table(
@@ -58,14 +80,16 @@ def measure_tokenizing(report: Report, folder: Path, scale: float) -> None:
         [(name, *one.values()) for name, one in figures.items()],
     )
     for name, one in figures.items():
-        report.ratio(f"tokenizing {name}: ours over CountVectorizer", one["ratio"])
+        report.ratio(
+            f"tokenizing {name}: ours over CountVectorizer", one["ratio"], part="tokenizing"
+        )
     for name, wanted in (("ASCII", 150), ("Cyrillic", 100)):
         report.aim(f"tokenizing {name}, MB/s", figures[name]["ours"], at_least=wanted)
 
 
 def measure_planning(report: Report, folder: Path, scale: float) -> None:
     """MB/s of a file on one core, beside pandas' C parser and the csv module."""
-    options = {"part": "planning", "folder": str(folder), "num_rows": int(200_000 * scale)}
+    options = {"part": "planning", "folder": str(folder), "num_rows": int(TEXT_ROWS * scale)}
     figures = run_part("text_speed.py", options, folder)
     report.figures["planning"] = figures
     report.table(
@@ -73,13 +97,17 @@ def measure_planning(report: Report, folder: Path, scale: float) -> None:
         [(name, *one.values()) for name, one in figures.items()],
     )
     for name, one in figures.items():
-        report.ratio(f"planning {name}: ours over the faster parser", one["ratio"])
+        report.ratio(f"planning {name}: ours over the faster parser", one["ratio"], part="planning")
     slowest = min(figures, key=lambda name: figures[name]["ours"])
     report.aim(f"planning, slowest ({slowest}), MB/s", figures[slowest]["ours"], at_least=300)
 
 
 def measure_first_step(report: Report, folder: Path, scale: float) -> None:
-    """Seconds from the start of Python to the first gradient step, on 1 GB of text."""
+    """Seconds from the start of Python to the first gradient step, on 1 GB of text.
+
+    Cold reads the file from disk, with an empty cache. Warm is a second run on the same corpus:
+    its plan, shards, counts and vocabulary are in the cache.
+    """
     path = kept_corpus(folder, num_rows=int(ROWS_PER_GB * scale), rare_words=RARE_WORDS)
     warm_kernels(folder)
     figures = {}
@@ -119,21 +147,25 @@ def training_options(path: Path, scratch: str) -> dict[str, Any]:
 
 def measure_share(report: Report, folder: Path, scale: float) -> None:
     """Rows a second of later epochs as a share of the sparse step alone."""
-    path = kept_corpus(folder, num_rows=int(250_000 * scale), rare_words=RARE_WORDS)
+    path = kept_corpus(folder, num_rows=int(SHARE_ROWS * scale), rare_words=RARE_WORDS)
     with tempfile.TemporaryDirectory(prefix="lancetnic-bench-", dir=folder) as scratch:
-        train = {**training_options(path, scratch), "max_features": MAX_FEATURES, "num_epochs": 6}
+        train = {
+            **training_options(path, scratch),
+            "max_features": MAX_FEATURES,
+            "num_epochs": SHARE_EPOCHS,
+        }
         options = {"part": "share", "train": train}
         figures = run_part("training_speed.py", options, Path(scratch))
     report.figures["share"] = figures
     report.table(("later epochs", "rows/s"), list(figures.items()))
-    report.ratio("later epochs over the step alone", figures["share"])
+    report.ratio("later epochs over the step alone", figures["share"], part="share")
     report.aim("later epochs, share of the step alone", figures["share"], at_least=0.85)
 
 
 def measure_shards(report: Report, folder: Path, scale: float) -> None:
     """Rows a second of later epochs by the number of shards, all of one size."""
     speeds: dict[int, float] = {}
-    for num_shards in sorted({max(2, int(count * scale)) for count in (100, 1000, 5000)}):
+    for num_shards in sorted({max(2, int(count * scale)) for count in NUM_SHARDS}):
         num_rows = num_shards * ROWS_PER_SHARD
         path = kept_corpus(folder, num_rows=num_rows, rare_words=RARE_WORDS)
         with tempfile.TemporaryDirectory(prefix="lancetnic-bench-", dir=folder) as scratch:
@@ -141,8 +173,7 @@ def measure_shards(report: Report, folder: Path, scale: float) -> None:
                 **training_options(path, scratch),
                 "max_features": MAX_FEATURES,
                 "partition_bytes": SHARD_BYTES,
-                # Few shards are a short epoch: more of them, for a steady median.
-                "num_epochs": 3 if num_rows > 1_000_000 * scale else 10,
+                "num_epochs": FEW_EPOCHS if num_rows > MANY_ROWS * scale else MANY_EPOCHS,
             }
             figures = run_part("train_ours.py", options, Path(scratch))
         speeds[num_shards] = statistics.median(figures["rows_per_second"][1:])
@@ -150,20 +181,20 @@ def measure_shards(report: Report, folder: Path, scale: float) -> None:
     report.figures["shards"] = speeds
     report.table(("shards", "rows/s"), [(f"{count:,}", speed) for count, speed in speeds.items()])
     evenness = min(speeds.values()) / max(speeds.values())
-    report.ratio("rows/s, slowest over fastest number of shards", evenness)
+    report.ratio("rows/s, slowest over fastest number of shards", evenness, part="shards")
     report.aim("rows/s, slowest over fastest number of shards", evenness, at_least=0.9)
 
 
 def measure_scoring(report: Report, folder: Path, scale: float) -> None:
     """One string after loading, and a Dask DataFrame beside scikit-learn's pipeline."""
-    train = kept_corpus(folder, num_rows=int(50_000 * scale), rare_words=RARE_WORDS)
-    scored = kept_corpus(folder, num_rows=int(200_000 * scale), rare_words=RARE_WORDS, seed=1)
+    train = kept_corpus(folder, num_rows=int(FIT_ROWS * scale), rare_words=RARE_WORDS)
+    scored = kept_corpus(folder, num_rows=int(SCORED_ROWS * scale), rare_words=RARE_WORDS, seed=1)
     with tempfile.TemporaryDirectory(prefix="lancetnic-bench-", dir=folder) as scratch:
         options = {**training_options(train, scratch), "num_epochs": 1}
         run_part("train_ours.py", options, Path(scratch))
         given = {
             "train_path": str(train),
-            "fit_rows": int(50_000 * scale),
+            "fit_rows": int(FIT_ROWS * scale),
             "scored_path": str(scored),
             "model": "runs/train_0/best_model",
         }
@@ -171,9 +202,10 @@ def measure_scoring(report: Report, folder: Path, scale: float) -> None:
     report.figures["scoring"] = figures
     report.table(("one string", "ms"), list(figures["one_string"].items()))
     report.table(("a Dask DataFrame", "rows/s"), list(figures["table"].items()))
-    report.ratio("scoring a Dask DataFrame: ours over scikit-learn", figures["table"]["ratio"])
+    ratio = figures["table"]["ratio"]
+    report.ratio("scoring a Dask DataFrame: ours over scikit-learn", ratio, part="scoring")
     report.aim("one string after loading, ms", figures["one_string"]["median_ms"], at_most=5)
-    report.aim("a Dask DataFrame, over scikit-learn", figures["table"]["ratio"], at_least=1)
+    report.aim("a Dask DataFrame, over scikit-learn", ratio, at_least=1)
 
 
 def measure_imports(report: Report, folder: Path, scale: float) -> None:
@@ -226,6 +258,12 @@ PARTS: dict[str, Callable[[Report, Path, float], None]] = {
 }
 
 
+def settings_of(scale: float, parts: list[str]) -> dict[str, Any]:
+    """Return what the ratios are about."""
+    by_part = {part: SETTINGS[part] for part in parts if part in SETTINGS}
+    return {"scale": scale, "rare_words": RARE_WORDS, "parts": parts, "by_part": by_part}
+
+
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -234,7 +272,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=BUILD, help="for corpora, runs and figures")
     given = parser.parse_args()
     folder = given.folder.absolute()
-    report = Report("pipeline_speed", {"scale": given.scale, "parts": given.only})
+    report = Report("pipeline_speed", settings_of(given.scale, given.only))
     for name in given.only:
         PARTS[name](report, folder / "corpora", given.scale)
     report.finish(folder)

@@ -63,10 +63,13 @@ class Ratio:
         One speed, time or size over another of the same run.
     better : {"higher", "lower"}
         Which way is progress.
+    part : str or None, default=None
+        The selectable part (or peer) of the benchmark that it is of; None if it is always there.
     """
 
     value: float
     better: Literal["higher", "lower"]
+    part: str | None = None
 
 
 @dataclass
@@ -78,7 +81,8 @@ class Report:
     name : str
         Name of the benchmark and of its file.
     settings : dict
-        Sizes and options of this run.
+        Sizes, options and constants of this run: all that decides what its ratios are about.
+        "parts" and "peers" say what of the benchmark was run; "by_part" has settings of parts.
     figures : dict
         Everything measured, by name.
     targets : list of Target
@@ -113,7 +117,14 @@ class Report:
         """Note what was measured of a claim."""
         self.targets.append(Target(name, measured, at_least, at_most))
 
-    def ratio(self, name: str, value: float, better: Literal["higher", "lower"] = "higher") -> None:
+    def ratio(
+        self,
+        name: str,
+        value: float,
+        better: Literal["higher", "lower"] = "higher",
+        *,
+        part: str | None = None,
+    ) -> None:
         """Note a ratio that is to be compared with the kept one, see `check.py`.
 
         Parameters
@@ -124,6 +135,9 @@ class Report:
             Without a unit. No absolute time, speed or size: those are the machine's.
         better : {"higher", "lower"}, default="higher"
             Which way is progress.
+        part : str or None, default=None
+            The part in "parts" or "peers" of the settings that it is of: without that part it is
+            left out, and not missing. None if it always belongs to the report.
 
         Raises
         ------
@@ -134,7 +148,7 @@ class Report:
             raise ValueError(f"There are two ratios {name!r} in the report {self.name!r}.")
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"The ratio {name!r} of {self.name!r} is {value}: it can't be kept.")
-        self.ratios[name] = Ratio(float(value), better)
+        self.ratios[name] = Ratio(float(value), better, part)
 
     def table(self, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
         """Print a table: texts to the left, numbers to the right."""

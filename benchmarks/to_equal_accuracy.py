@@ -8,7 +8,8 @@ Each peer is trained with settings that suit it and scores one fixed validation 
 accuracy, and its time ends when its model is fitted. Ours is trained on the same file; its time
 ends when the first model that reaches the peer's accuracy is on disk, validation included. All
 times begin with the start of the process, so imports and the start of our cluster count. Ours too
-has settings that suit it: a narrow model and large batches. What it does with its defaults stands
+has settings that suit it: a narrower model, large batches and small steps, chosen on another
+validation file. What it does with its defaults stands
 beside that.
 """
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 TRAIN_LINEAR = Path(__file__).with_name("peers") / "train_linear.py"
 OURS, DEFAULTS = "ours", "ours, defaults"
-# After one epoch more accurate than any of the peers (200,000 rows); the defaults are not.
-SUITED = {"hidden_size": 64, "batch_size": 512}
+# Chosen on another validation file (seed=2), by the accuracy after one epoch.
+SUITED = {"hidden_size": 128, "batch_size": 512, "learning_rate": 0.0003}
 PEERS = {
     "hashing": "HashingVectorizer + SGD",
     "tfidf": "TF-IDF + SGD",
@@ -88,9 +89,10 @@ def fill_report(report: Report, outcomes: dict[str, list[Outcome]]) -> None:
             {f"peer {name}": at for name, at in runs[0].figures["versions"].items()}
         )
         lines.append((PEERS[peer], 100 * accuracy, theirs, mine, theirs / mine, by_default))
-        report.ratio(f"{PEERS[peer]}: its time over ours", theirs / mine)
-        report.ratio(f"{PEERS[peer]}: its time over ours, defaults", theirs / by_default)
-        report.aim(f"{PEERS[peer]}: its time over ours", theirs / mine, at_least=1)
+        claim = f"{PEERS[peer]}: its time over ours"
+        report.ratio(claim, theirs / mine, part=peer)
+        report.ratio(f"{claim}, defaults", theirs / by_default, part=peer)
+        report.aim(claim, theirs / mine, at_least=1)
     report.table(
         ("peer", "its accuracy, %", "its time, s", "our time, s", "ratio", "our defaults, s"), lines
     )
@@ -128,9 +130,10 @@ def main() -> None:
     train = kept_corpus(corpora, num_rows=given.rows, **options)
     val = kept_corpus(corpora, num_rows=num_validation, seed=1, **options)
     paths = {"train_path": str(train), "val_path": str(val)}
+    sizes = {"suited": SUITED, "validation_rows": num_validation, "rare_words": RARE_WORDS}
     report = Report(
         "to_equal_accuracy",
-        {name: value for name, value in vars(given).items() if name != "folder"},
+        {**{name: value for name, value in vars(given).items() if name != "folder"}, **sizes},
     )
     ways: dict[str, Callable[[], Outcome]] = {
         peer: lambda peer=peer: run_peer(folder, peer, paths)  # type: ignore[misc]

@@ -157,8 +157,6 @@ def measure_tasks(corpus: Corpus, folder: Path) -> tuple[CountedShards, dict[str
     clock = StageClock()
     text_bytes: list[int] = []
     parts = [corpus.plan.only(partition) for partition in corpus.plan.partitions]
-    # Compiles what `warm_kernels` does not come to, such as the growing of a hash table.
-    count_partition(parts[0], RECIPE, SPLIT, None, None, folder / "warm")
     started = time.perf_counter()
     with time_worker(clock, text_bytes):
         for number, part in enumerate(parts):
@@ -360,7 +358,6 @@ def main() -> None:
     path, folder = Path(options["path"]), Path(options["folder"])
     warm_kernels(RECIPE)
     figures: dict[str, Any] = {
-        "warm kernels": best_time(lambda: warm_kernels(RECIPE)),
         "disk": measure_disk(path, folder, options.get("written_bytes", 64 * MIB)),
     }
     corpus, figures["plan"] = measure_plan(path, options.get("partition_bytes", 16 * MIB))

@@ -76,6 +76,8 @@ def time_stages(clock: StageClock) -> None:
     from lancetnic_dask.pipeline import fit
 
     module: Any = fit
+    loading = module.LoadAhead
+    loading.wait_for_training = clock.around("wait for imports", loading.wait_for_training)
     module.use_client = clock.around_ends("start cluster", "close cluster", module.use_client)
     module.finish = clock.around("summary", module.finish)
 

@@ -64,6 +64,7 @@ def interleave(batches: list[tuple[Any, Any]], speeds: list[float], batch_size: 
 
     That is done while the epoch is written down, when no clock of the run is on its training.
     """
+    from lancetnic_dask.models.optimizers import factors_kept
     from lancetnic_dask.run.folder import RunFolder
     from lancetnic_dask.training.batches import iter_batches
     from lancetnic_dask.training.loop import Trainer
@@ -87,7 +88,7 @@ def interleave(batches: list[tuple[Any, Any]], speeds: list[float], batch_size: 
         record(*args, **kwargs)
         trainer = trainers[0]
         trainer.model.train()
-        with one_torch_thread():
+        with one_torch_thread(), factors_kept(trainer.model, "auto"):
             speeds.append(Way(trainer.model, [trainer.optimizer], len(batches)).train(batches))
 
     trainer_class.train_group, folder_class.record = kept_group, recorded

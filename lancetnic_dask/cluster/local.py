@@ -12,7 +12,7 @@ import re
 import socket
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import dask.config
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["starts_cluster", "use_client"]
 
+# The second is what tasks need: half a second that a worker would otherwise take with its first.
+_PRELOADED = (ShieldedNanny.__module__, "lancetnic_dask.features.counts")
 # A worker that dies twice with the same partition will die again; once may be bad luck.
 _ALLOWED_FAILURES = 1
 
@@ -98,7 +100,8 @@ def use_client(
     """
     if client is None:
         found = _current_client()
-        context = found or _started(budget, dashboard_address, temporary_folder, meanwhile)
+        starting = _started(budget, dashboard_address, temporary_folder, meanwhile)
+        context = starting if found is None else found
     elif isinstance(client, Client):
         context = nullcontext(client)
     elif isinstance(client, str):
@@ -244,7 +247,7 @@ def _started(
         worker_class=ShieldedNanny,
         scheduler_kwargs={"allowed_failures": _ALLOWED_FAILURES},
         death_timeout=timeout_seconds,
-        preload=[*dask.config.get("distributed.worker.preload"), ShieldedNanny.__module__],
+        preload=[*dask.config.get("distributed.worker.preload"), *_PRELOADED],
         local_directory=None if temporary_folder is None else os.fspath(temporary_folder),
     ) as starting:
         meanwhile()
@@ -281,9 +284,15 @@ def _starting(**options: Any) -> Iterator[Future[LocalCluster]]:
         try:
             yield starting
         except BaseException:
-            with suppress(Exception):  # the start may fail, too; then Dask has closed it
-                starting.result().close()
+            # By the thread that starts it, for which the way out waits: also after another Ctrl-C.
+            starting.add_done_callback(_close_started)
             raise
+
+
+def _close_started(starting: Future[LocalCluster]) -> None:
+    """Close a cluster that has started after all; one whose start failed Dask has closed."""
+    if starting.exception() is None:
+        starting.result().close()
 
 
 def _free_address(address: str) -> str:

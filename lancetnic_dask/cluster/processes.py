@@ -50,6 +50,8 @@ WORKER_ENVIRONMENT = {
     "NUMBA_NUM_THREADS": "1",
 }
 
+_LATE = {"NUMBA_NUM_THREADS"}
+
 # Our tasks hold one partition and keep little, so there is nothing to spill, and a pause would
 # wait for memory that never comes back. What is left is the restart of a worker that has gone wild.
 WORKER_MEMORY = {
@@ -73,7 +75,10 @@ class ShieldedNanny(Nanny):
         with dask.config.set({"distributed.worker.memory.terminate": WORKER_TERMINATE_FRACTION}):
             super().__init__(*args, **kwargs)
         # Before the process starts: BLAS reads these when it is loaded, and distributed loads it.
-        self.pre_spawn_env.update(WORKER_ENVIRONMENT)
+        # While it starts they stand in our own environment too, which Numba reads whenever it
+        # compiles: its number of threads must not change there.
+        early = {name: WORKER_ENVIRONMENT[name] for name in WORKER_ENVIRONMENT.keys() - _LATE}
+        self.pre_spawn_env.update(early)
         self.env.update(WORKER_ENVIRONMENT)
 
     async def instantiate(self) -> Status:

@@ -11,7 +11,7 @@ What a cell holds is not looked at here: see ``csv_parse``. The machine is in ``
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -257,7 +257,7 @@ def as_byte_array(data: ByteSource) -> npt.NDArray[np.uint8]:
     return array
 
 
-@cache
+@lru_cache(maxsize=16)
 def _build_steps(table_bytes: bytes) -> _Steps:
     """Pack a table, the bytes of uint8 (NUM_STATES, 256), once: it takes as long as 300 kB."""
     table = np.frombuffer(table_bytes, np.uint8).reshape(NUM_STATES, 256)

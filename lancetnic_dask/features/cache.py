@@ -1,4 +1,4 @@
-"""The cache folder: plans and shards by fingerprint, published whole or not at all."""
+"""The cache folder: plans, shards and fits by fingerprint, published whole or not at all."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ class ShardCache:
             logger.warning("%s cannot be read (%s) and is made again", path, error)
             return None
 
+    def has(self, fingerprint: str) -> bool:
+        """Tell whether there is a shard of that name; whether it can be read is not looked at."""
+        return self._shard_path(fingerprint).exists()
+
     def publish(self, fingerprint: str, shard: TokenShard) -> None:
         """Keep a shard.
 
@@ -112,7 +116,7 @@ class ShardCache:
 
     def _remove_leftovers(self) -> None:
         """Remove the work folders and unfinished files of processes that are gone."""
-        for pattern in ("work/*", "plans/*.partial", "shards/*/*.partial"):
+        for pattern in ("work/*", "plans/*.partial", "fits/*.partial", "shards/*/*.partial"):
             for leftover in self.folder.glob(pattern):
                 if not _is_abandoned(leftover.name):
                     continue

@@ -133,7 +133,7 @@ class Tokenizer:
             rename_codes(segment, ranks, codes[start : start + segment.size])
             start += segment.size
             segments[i] = segment[:0].copy()  # given back at once: never two copies of all
-        return TokenizedText(codes, row_offsets, terms.take(pa.array(order)))
+        return TokenizedText(codes, row_offsets, terms.take(_as_indices(order)))
 
     def _start(self) -> None:
         """Forget all rows."""
@@ -235,7 +235,11 @@ def _sorted_positions(terms: pa.StringArray, prefixes: NDArray[np.uint64]) -> ND
     is_tied = np.concatenate([is_equal, [False]]) | np.concatenate([[False], is_equal])
     is_tied = is_tied[: order.size]
     tied = order[is_tied]
-    sorted_ties = pc.array_sort_indices(terms.take(pa.array(tied)))
-    # Not `to_numpy`, which imports pandas: 0.3 s for one string.
+    sorted_ties = pc.array_sort_indices(terms.take(_as_indices(tied)))
     order[is_tied] = tied[np.frombuffer(sorted_ties.buffers()[1], np.uint64, tied.size)]
     return order
+
+
+def _as_indices(positions: NDArray[np.int64]) -> pa.Int64Array:
+    """Return an Arrow array over positions: `pa.array` imports pandas, 0.3 s for one string."""
+    return pa.Array.from_buffers(pa.int64(), positions.size, [None, pa.py_buffer(positions)])

@@ -19,7 +19,7 @@ from lancetnic_dask.models.sparse_batch import tensor_over
 if TYPE_CHECKING:
     from lancetnic_dask.models.sparse_kernels import ColumnGroups
 
-__all__ = ["GradientFactors", "add_factors", "take_factors", "weighted_sums"]
+__all__ = ["GradientFactors", "add_factors", "has_factors", "take_factors", "weighted_sums"]
 
 _ATTRIBUTE = "grad_factors"
 
@@ -31,8 +31,8 @@ class GradientFactors(NamedTuple):
     ----------
     groups : ColumnGroups
         The entries of the batch, grouped by column.
-    output_gradient : Tensor of shape (num_rows, width), dtype=float32
-        Gradient of the layer's output; contiguous.
+    output_gradient : Tensor of shape (num_rows, width)
+        Gradient of the layer's output, of the weight's dtype; contiguous.
     """
 
     groups: ColumnGroups
@@ -70,6 +70,11 @@ def add_factors(weight: torch.Tensor, factors: GradientFactors) -> None:
     """Leave factors on a weight; with those that it has they add up, as ``grad`` does."""
     kept: tuple[GradientFactors, ...] = getattr(weight, _ATTRIBUTE, ())
     setattr(weight, _ATTRIBUTE, (*kept, factors))
+
+
+def has_factors(weight: torch.Tensor) -> bool:
+    """Tell whether a weight has factors of its gradient."""
+    return hasattr(weight, _ATTRIBUTE)
 
 
 def take_factors(weight: torch.Tensor) -> tuple[GradientFactors, ...]:

@@ -14,6 +14,7 @@ from lancetnic_dask.config import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
+    from pathlib import Path
 
     import torch
     from distributed import Client, Future
@@ -68,6 +69,11 @@ class RunContext:
     def shard_cache(self) -> ShardCache | None:
         """Where shards are kept; None if they are made anew each time."""
         return self.cache if self.request.uses_cache else None
+
+    @property
+    def matplotlib_folder(self) -> Path:
+        """Where matplotlib keeps its files."""
+        return self.cache.folder / "matplotlib"
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.errors import CacheError
 from lancetnic_dask.features.counts import count_partition
-from lancetnic_dask.features.groups import encode_partition, encode_side, iter_groups, read_ahead
+from lancetnic_dask.features.groups import (
+    encode_partition,
+    encode_side,
+    iter_groups,
+    read_ahead,
+    shard_groups,
+)
 from lancetnic_dask.models.networks import build_network
 from lancetnic_dask.models.optimizers import needs_dense_grad
 from lancetnic_dask.models.trial import check_scores
@@ -89,28 +95,30 @@ def train_model(
         "dropout": training.dropout,
     }
     trainer = _make_trainer(context, counted, features, model_args)
-    rows = _Rows(context, counted, counted_val, features)
     folder = context.report.run_folder = RunFolder(request.run_dir)
     context.console.say(f"Run folder: {folder.path}")
     folder.write_hyperparameters(
         hyperparameters(request, features, counted, counted_val, device=str(context.device))
     )
-    for epoch in range(trainer.progress.epoch, training.num_epochs):
-        result = _run_epoch(context, trainer, rows, epoch, num_classes)
-        model = ModelFile(
-            model_class=request.model_class,
-            model_args=model_args,
-            roles=request.roles,
-            features=features,
-            ngram_range=request.features.ngram_range,
-            stop_words=request.stop_words,
-            trained=history_entry(result),
-            state=trainer.model.state_dict(),
-        )
-        with hold_interrupt():
-            with context.timed("write"):
-                folder.record(result, model)
-            context.console.say_epoch(result, training.num_epochs)
+    first_epoch = trainer.progress.epoch
+    rows = _Rows(context, counted, counted_val, features, first_epoch=first_epoch)
+    with closing(rows):
+        for epoch in range(first_epoch, training.num_epochs):
+            result = _run_epoch(context, trainer, rows, epoch, num_classes)
+            model = ModelFile(
+                model_class=request.model_class,
+                model_args=model_args,
+                roles=request.roles,
+                features=features,
+                ngram_range=request.features.ngram_range,
+                stop_words=request.stop_words,
+                trained=history_entry(result),
+                state=trainer.model.state_dict(),
+            )
+            with hold_interrupt():
+                with context.timed("write"):
+                    folder.record(result, model)
+                context.console.say_epoch(result, training.num_epochs)
     rows_by_label = counted.training_labels + counted.validation_labels
     return Run(
         folder=folder.path,
@@ -127,7 +135,11 @@ def train_model(
 
 
 class _Rows:
-    """The rows that each epoch trains on, and those that validate, read while others are used."""
+    """The rows that each epoch trains on, and those that validate, read while others are used.
+
+    Where shards are kept, the first group of an epoch is read while the one before is trained on
+    and validated. Where workers make them again, that would take twice the memory on the workers.
+    """
 
     def __init__(
         self,
@@ -135,32 +147,64 @@ class _Rows:
         counted: CountedCorpus,
         counted_val: CountedCorpus | None,
         features: FittedFeatures,
+        *,
+        first_epoch: int,
     ) -> None:
         self._training = context.request.training
-        self._num_shards = len(counted.shards)
+        self._shards = counted.shards
         self._fetch = self._fetch_val = _fetcher(context, counted, features)
         self._val_side: Side = "validation"
-        self._val_shards = range(self._num_shards)
+        self._val_shards = range(len(self._shards))
         self.num_rows = counted.num_training + counted.num_validation
         if counted_val is not None:
             self._fetch_val = _fetcher(context, counted_val, features)
             self._val_side = "training"  # of a corpus that is not split
             self._val_shards = range(len(counted_val.shards))
             self.num_rows = counted.num_training + counted_val.num_training
+        self._ahead: Generator[ShardGroup, None, None] | None = None
+        if context.shard_cache is not None:
+            self._ahead = read_ahead(self._read_epochs(first_epoch, self._training.num_epochs))
 
     def groups(self, epoch: int) -> Generator[ShardGroup, None, None]:
-        return read_ahead(
-            iter_groups(
-                self._fetch,
-                self._num_shards,
-                group_size=self._training.group_size,
-                random_state=self._training.random_state,
-                epoch=epoch,
-            )
-        )
+        """Yield the groups of an epoch; epochs are asked for one after the other."""
+        if self._ahead is None:
+            yield from read_ahead(self._read_epochs(epoch, epoch + 1))
+            return
+        last = self._last_group(epoch)
+        for group in self._ahead:
+            index = group.index
+            yield group
+            del group  # given back before the next one is awaited
+            if index == last:
+                return
 
     def validation(self) -> Generator[EncodedRows, None, None]:
         return read_ahead(self._fetch_val(self._val_shards, self._val_side))
+
+    def close(self) -> None:
+        """End the reading ahead."""
+        if self._ahead is not None:
+            self._ahead.close()
+
+    def _read_epochs(self, first: int, stop: int) -> Generator[ShardGroup, None, None]:
+        for epoch in range(first, stop):
+            yield from iter_groups(
+                self._fetch, len(self._shards), epoch=epoch, **self._group_options
+            )
+
+    def _last_group(self, epoch: int) -> int:
+        """Return the index of the last group of an epoch that has a training row."""
+        groups = shard_groups(len(self._shards), epoch=epoch, **self._group_options)
+        return max(
+            index
+            for index, shards in enumerate(groups)
+            if any(self._shards[shard].num_training for shard in shards)
+        )
+
+    @property
+    def _group_options(self) -> dict[str, int]:
+        training = self._training
+        return {"group_size": training.group_size, "random_state": training.random_state}
 
 
 def _run_epoch(

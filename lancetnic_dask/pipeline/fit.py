@@ -11,8 +11,9 @@ import gc
 import logging
 import tempfile
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.cluster.budget import decide_budget
@@ -28,17 +29,26 @@ from lancetnic_dask.corpus.readers import column_positions
 from lancetnic_dask.corpus.sources import list_files
 from lancetnic_dask.errors import SettingError
 from lancetnic_dask.features.cache import ShardCache
+from lancetnic_dask.features.weighting import FittedFeatures
 from lancetnic_dask.jit import keeps_machine_code
 from lancetnic_dask.models.optimizers import needs_dense_grad
 from lancetnic_dask.models.trial import try_class
 from lancetnic_dask.pipeline.context import RunContext
 from lancetnic_dask.pipeline.epochs import group_bytes, shard_bytes, train_model
 from lancetnic_dask.pipeline.interrupts import InterruptReport, hold_interrupt
-from lancetnic_dask.pipeline.prepare import count_corpus, find_classes, fit_features, plan_corpus
+from lancetnic_dask.pipeline.kept_fit import Fit, KeptFits
+from lancetnic_dask.pipeline.prepare import (
+    check_moments,
+    count_corpus,
+    find_classes,
+    fit_vocabularies,
+    plan_corpus,
+)
 from lancetnic_dask.pipeline.summary import draw, finish
 from lancetnic_dask.pipeline.warm import LoadAhead, warm_kernels
 from lancetnic_dask.run.console import Console
 from lancetnic_dask.run.folder import require_writable
+from lancetnic_dask.run.fonts import preload_matplotlib
 from lancetnic_dask.training.devices import choose_device
 from lancetnic_dask.training.loop import make_criterion
 from lancetnic_dask.training.torch_state import seeded_weights
@@ -50,16 +60,13 @@ if TYPE_CHECKING:
 
     from lancetnic_dask.cluster.budget import MemoryBudget
     from lancetnic_dask.corpus.plan import CsvFormat
+    from lancetnic_dask.pipeline.prepare import CountedCorpus
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.run.folder import Run
 
 __all__ = ["fit_classifier"]
 
 logger = logging.getLogger(__name__)
-
-# torch and Dask leave a million objects, among which Python would look for cycles several times
-# over before it ends: a second, for memory that is given back at once anyway.
-atexit.register(gc.freeze)
 
 
 def fit_classifier(request: FitRequest) -> Run:
@@ -82,6 +89,7 @@ def fit_classifier(request: FitRequest) -> Run:
     KeyboardInterrupt
         On Ctrl-C, once the cluster is closed; it tells what is left.
     """
+    _end_python_fast()
     device = _check_training(request)
     if request.train_path is None:
         raise SettingError("train_path is None.", None, "Pass the CSV files to train on.")
@@ -94,7 +102,7 @@ def fit_classifier(request: FitRequest) -> Run:
         progress=request.progress, memory=lambda: (watch.current_bytes, budget.total_bytes)
     )
     with InterruptReport(request.training.num_epochs) as report:
-        with watch, _cache(request) as cache:
+        with watch, _opened_cache(request) as shard_cache:
             if budget.num_workers:
                 console.say(f"Starting {budget.num_workers} worker(s)")
             with use_client(
@@ -108,19 +116,41 @@ def fit_classifier(request: FitRequest) -> Run:
                     )
                 console.say(f"Dask dashboard: {client.dashboard_link}")
                 if request.uses_cache:
-                    console.say(f"Cache folder: {cache.folder}")
+                    console.say(f"Cache folder: {shard_cache.folder}")
                 num_workers = len(client.nthreads())
                 context = RunContext(
-                    request, client, budget, cache, console, device, report, num_workers=num_workers
+                    request,
+                    client,
+                    budget,
+                    shard_cache,
+                    console,
+                    device,
+                    report,
+                    num_workers=num_workers,
                 )
-                with LoadAhead(request.training, cache.folder) as loading:
+                with LoadAhead(request.training) as loading:
                     run, corpora = _fit(context, sources[0], sources[1], loading)
+                # Loaded while the workers end, and not before: it takes of their memory.
+                pictures = Thread(target=preload_matplotlib, args=(context.matplotlib_folder,))
+                pictures.start()
+            pictures.join()
             with hold_interrupt():
                 draw(run, context)
         run.peak_memory_bytes = watch.peak_bytes
         with hold_interrupt():
             finish(run, context, watch, corpora)
     return run
+
+
+@cache
+def _end_python_fast() -> None:
+    """Spare Python the search for cycles as it ends, once for the process.
+
+    torch and Dask leave a million objects, among which it looks several times over: 1.2 to 2 s,
+    for memory that is given back at once anyway. What is in no cycle is destroyed as always; that
+    what is in one is finalized at exit, Python doesn't promise.
+    """
+    atexit.register(gc.freeze)
 
 
 def _check_training(request: FitRequest) -> torch.device:
@@ -201,7 +231,7 @@ def _count_partitions(sources: Sequence[Any], csv_format: CsvFormat) -> int:
 
 
 @contextmanager
-def _cache(request: FitRequest) -> Iterator[ShardCache]:
+def _opened_cache(request: FitRequest) -> Iterator[ShardCache]:
     """Yield the cache folder, or one for this run only if nothing is to be kept."""
     if request.uses_cache:
         yield ShardCache(request.cache_dir)
@@ -213,25 +243,52 @@ def _cache(request: FitRequest) -> Iterator[ShardCache]:
 def _fit(
     context: RunContext, train_source: Any, val_source: Any, loading: LoadAhead
 ) -> tuple[Run, list[Corpus]]:
-    request = context.request
+    with context.timed("plan"):
+        sources = [source for source in (train_source, val_source) if source is not None]
+        corpora = [plan_corpus(context, source) for source in sources]
+    counted, features = _learn(context, corpora)
+    loading.wait_for_training()
+    counted_val = counted[1] if len(counted) > 1 else None
+    return train_model(context, counted[0], counted_val, features), corpora
+
+
+def _learn(
+    context: RunContext, corpora: list[Corpus]
+) -> tuple[tuple[CountedCorpus, ...], FittedFeatures]:
+    """Count the corpora and fit the features, or find both in the cache."""
+    request, cache = context.request, context.shard_cache
+    kept = None if cache is None else KeptFits(cache, request, corpora)
+    known = None if kept is None else kept.load()
     with context.cache.work_folder() as work:
-        with context.timed("plan"):
-            corpus = plan_corpus(context, train_source)
-            val_corpus = None if val_source is None else plan_corpus(context, val_source)
         with context.timed("tokenize"):
-            split = request.split if val_corpus is None else None
-            counted = count_corpus(context, corpus, split, work)
-            counted_val = None
-            if val_corpus is not None:
-                counted_val = count_corpus(context, val_corpus, None, None)
+            counted = _count(context, corpora, work) if known is None else known.counted
         with context.timed("vocabulary"):
-            classes = find_classes(request, counted, counted_val)
+            classes = find_classes(request, *counted)
+            check_moments(request, counted[0])
             context.budget.check_groups(
-                group_bytes(context, counted),
+                group_bytes(context, counted[0]),
                 group_size=request.training.group_size,
-                largest_shard_bytes=max(shard_bytes(context, counted)),
+                largest_shard_bytes=max(shard_bytes(context, counted[0])),
             )
-            features = fit_features(context, counted, classes, work)
-    loading.wait()
-    run = train_model(context, counted, counted_val, features)
-    return run, [corpus] if val_corpus is None else [corpus, val_corpus]
+            if known is None:
+                known = Fit(counted, fit_vocabularies(context, counted[0], work))
+                if kept is not None:
+                    kept.publish(known)
+    features = FittedFeatures(
+        vocabularies=known.vocabularies,
+        moments=counted[0].moments,
+        sublinear_tf=request.features.sublinear_tf,
+        classes=classes,
+    )
+    return counted, features
+
+
+def _count(context: RunContext, corpora: list[Corpus], work: Path) -> tuple[CountedCorpus, ...]:
+    """Tokenize and count what trains, and what validates if that is a corpus of its own."""
+    if len(corpora) == 1:
+        return (count_corpus(context, corpora[0], context.request.split, work),)
+    train, val = corpora
+    return (
+        count_corpus(context, train, None, work),
+        count_corpus(context, val, None, None),
+    )

@@ -18,7 +18,6 @@ from lancetnic_dask.features.counts import count_partition
 from lancetnic_dask.features.labels import order_labels
 from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.vocabulary import build_vocabulary, count_merged_lists
-from lancetnic_dask.features.weighting import FittedFeatures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from lancetnic_dask.run.progress import Stage
     from lancetnic_dask.settings import SplitSettings
 
-__all__ = ["CountedCorpus", "ShardRef", "count_corpus", "find_classes", "fit_features",
-           "plan_corpus"]  # fmt: skip
+__all__ = ["CountedCorpus", "ShardRef", "check_moments", "count_corpus", "find_classes",
+           "fit_vocabularies", "plan_corpus"]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -202,17 +201,16 @@ def count_corpus(
             counted.add(part, recipe.fingerprint(part), counts)
             _check_number_of_labels(request, counted)
             stage.advance(part.num_rows)
-    for group in counted.set_aside:
-        logger.warning(
-            "%d rows with %s were left out, the first at %s", group.count, group.reason, group.first
-        )
     return counted
 
 
 def find_classes(
-    request: FitRequest, counted: CountedCorpus, counted_val: CountedCorpus | None
+    request: FitRequest, counted: CountedCorpus, counted_val: CountedCorpus | None = None
 ) -> tuple[str, ...]:
     """Return the classes of the training corpus, and check that they can be learned."""
+    for corpus in (counted,) if counted_val is None else (counted, counted_val):
+        _check_number_of_labels(request, corpus)
+        _warn_of_set_aside(corpus)
     column = request.roles.label_column
     training = counted.training_labels
     labels = training + counted.validation_labels
@@ -247,6 +245,14 @@ def find_classes(
             "Correct the labels, or leave these rows out of val_path.",
         )
     return order_labels(labels)
+
+
+def _warn_of_set_aside(counted: CountedCorpus) -> None:
+    """Say which rows were left out."""
+    for group in counted.set_aside:
+        logger.warning(
+            "%d rows with %s were left out, the first at %s", group.count, group.reason, group.first
+        )
 
 
 def _warn_of_labels(counted: CountedCorpus) -> None:
@@ -286,19 +292,14 @@ def _warn_of_split(counted: CountedCorpus) -> None:
         )
 
 
-def fit_features(
-    context: RunContext, counted: CountedCorpus, classes: tuple[str, ...], work: Path
-) -> FittedFeatures:
-    """Learn vocabularies and moments from the training rows.
+def check_moments(request: FitRequest, counted: CountedCorpus) -> None:
+    """Refuse numbers that can't be scaled.
 
     Raises
     ------
     CorpusError
-        If a text column holds no word, or the numbers of a column are too large to be scaled.
-    CacheError
-        If the workers wrote their counts where this process can't see them.
+        If those of a column are too large.
     """
-    request = context.request
     moments = counted.moments
     for column, mean, scale in zip(
         request.roles.data_columns, moments.mean, moments.scale, strict=True
@@ -310,11 +311,25 @@ def fit_features(
                 counted.first_file,
                 "Look for extreme values, and correct them or empty the cells.",
             )
-    num_texts = len(request.roles.text_columns)
+
+
+def fit_vocabularies(
+    context: RunContext, counted: CountedCorpus, work: Path
+) -> tuple[Vocabulary, ...]:
+    """Learn a vocabulary for each text column from the training rows.
+
+    Raises
+    ------
+    CorpusError
+        If a text column holds no word.
+    CacheError
+        If the workers wrote their counts where this process can't see them.
+    """
+    num_texts = len(context.request.roles.text_columns)
     num_lists = num_texts * count_merged_lists(len(counted.shards))
     try:
         with context.console.stage("Vocabulary", total=num_lists, unit="lists") as stage:
-            vocabularies = tuple(
+            return tuple(
                 _fit_vocabulary(context, counted, index, work, stage) for index in range(num_texts)
             )
     except FileNotFoundError as error:
@@ -323,12 +338,6 @@ def fit_features(
             str(work),
             "Pass a cache_dir= that is shared by this machine and the workers.",
         ) from error
-    return FittedFeatures(
-        vocabularies=vocabularies,
-        moments=moments,
-        sublinear_tf=request.features.sublinear_tf,
-        classes=classes,
-    )
 
 
 def _fit_vocabulary(

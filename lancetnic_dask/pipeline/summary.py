@@ -127,7 +127,7 @@ def draw(run: Run, context: RunContext) -> None:
             folder.write_plots(
                 run.classes,
                 run.rows_by_class,
-                matplotlib_folder=context.cache.folder / "matplotlib",
+                matplotlib_folder=context.matplotlib_folder,
             )
     except Exception:  # a font may be broken, matplotlib too old or too new
         logger.warning(

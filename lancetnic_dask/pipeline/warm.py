@@ -23,7 +23,6 @@ from lancetnic_dask.features.groups import ShardGroup
 from lancetnic_dask.features.weighting import EncodedRows
 from lancetnic_dask.models.optimizers import needs_dense_grad
 from lancetnic_dask.models.scalpel import ScalpelMC
-from lancetnic_dask.run.fonts import preload_matplotlib
 from lancetnic_dask.settings import SplitSettings
 from lancetnic_dask.training.loop import Trainer
 from lancetnic_dask.training.torch_state import seeded_weights
@@ -65,38 +64,34 @@ def warm_kernels(recipe: ShardRecipe) -> None:
 
 
 class LoadAhead:
-    """Loads what training and pictures need, in a thread, within a ``with`` block.
+    """Loads what training needs, in a thread, within a ``with`` block.
 
     Parameters
     ----------
     settings : TrainingSettings
         Their optimizer and loss decide what is needed.
-    cache_folder : Path
-        Where matplotlib keeps its files.
     """
 
-    def __init__(self, settings: TrainingSettings, cache_folder: Path) -> None:
+    def __init__(self, settings: TrainingSettings) -> None:
         self._settings = settings
-        self._matplotlib_folder = cache_folder / "matplotlib"
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="lancetnic-load")
 
     def __enter__(self) -> Self:
-        self._loaded = self._executor.submit(self._load)
+        self._trained = self._executor.submit(self._train)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._executor.shutdown()
 
-    def wait(self) -> None:
+    def wait_for_training(self) -> None:
         """Wait until all is loaded."""
-        self._loaded.result()
+        self._trained.result()
 
-    def _load(self) -> None:
+    def _train(self) -> None:
         try:
             warm_training(self._settings)
         except Exception:  # the same will come to light in training, where it can be told
             logger.debug("training could not be tried ahead of time", exc_info=True)
-        preload_matplotlib(self._matplotlib_folder)
 
 
 def warm_training(settings: TrainingSettings) -> None:

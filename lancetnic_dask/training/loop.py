@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from lancetnic_dask.errors import SettingError, TrainingError, quoted
-from lancetnic_dask.models.optimizers import keep_factors, make_optimizer
+from lancetnic_dask.models.optimizers import factors_kept, make_optimizer
 from lancetnic_dask.models.plain_torch import kept_random_state, plain_torch
 from lancetnic_dask.training.batches import iter_batches, num_batches
 from lancetnic_dask.training.metrics import ClassCounts
@@ -154,7 +154,6 @@ class Trainer:
         self.model = model
         with plain_torch():
             self.optimizer = make_optimizer(model, settings.optim_name, settings.learning_rate)
-        keep_factors(model, settings.optim_name)
         self.criterion = make_criterion(settings.crit_name)
         self.progress = Progress()
         self._settings = settings
@@ -188,10 +187,15 @@ class Trainer:
             group=group.index,
             num_steps=num_batches(len(group.order), self._settings.batch_size),
         )
-        with one_torch_thread(), kept_random_state(self._device), plain_torch():
-            for step, (batch, seed) in enumerate(zip(batches, seeds, strict=True)):
+        with (
+            one_torch_thread(),
+            kept_random_state(self._device),
+            plain_torch(),
+            factors_kept(self.model, self._settings.optim_name),
+        ):
+            for step, batch in enumerate(batches):
                 if step >= first_step:
-                    seed_torch(seed, self._device)
+                    seed_torch(int(seeds[step]), self._device)
                     self._train_step(group.index, step, batch)
                     if advance is not None:
                         advance(batch.num_rows)
@@ -271,6 +275,7 @@ def train_epoch(
     with closing(groups):
         for group in groups:
             trainer.train_group(group, advance)
+            del group  # not held while the next one is awaited, nor in validation
     sums = trainer.end_epoch()
     trained = time.perf_counter()
     with closing(validation_rows):

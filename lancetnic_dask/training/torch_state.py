@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    import numpy.typing as npt
+
 __all__ = ["running_norms", "seed_torch", "seeded_weights", "step_seeds"]
 
 # Streams of randomness beside those of the features (groups.py uses 1 and 2).
@@ -28,7 +30,7 @@ _DROPOUT_STREAM = 4
 
 def seeded_weights(random_state: int) -> AbstractContextManager[None]:
     """Seed the weights that a model is made with, and put torch's random state back after."""
-    return _seeded(_torch_seeds((random_state, _WEIGHT_STREAM, 0, 0, 0), 1)[0])
+    return _seeded(int(_torch_seeds((random_state, _WEIGHT_STREAM, 0, 0, 0), 1)[0]))
 
 
 @contextmanager
@@ -39,7 +41,9 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def step_seeds(random_state: int, *, epoch: int, group: int, num_steps: int) -> list[int]:
+def step_seeds(
+    random_state: int, *, epoch: int, group: int, num_steps: int
+) -> npt.NDArray[np.uint64]:
     """Return the seeds of torch for the dropout of each step of a group, 63 bits each.
 
     That of a step doesn't depend on how many steps there are.
@@ -67,8 +71,7 @@ def seed_torch(seed: int, device: torch.device) -> None:
         torch.cuda.default_generators[device.index or 0].manual_seed(seed)
 
 
-def _torch_seeds(place: tuple[int, ...], count: int) -> list[int]:
+def _torch_seeds(place: tuple[int, ...], count: int) -> npt.NDArray[np.uint64]:
     """Return seeds of 63 bits for a place in training."""
     states = np.random.SeedSequence(place).generate_state(count, np.uint64)
-    seeds: list[int] = (states >> np.uint64(1)).tolist()
-    return seeds
+    return states.astype(np.uint64) >> np.uint64(1)

@@ -48,15 +48,30 @@ def test_the_report_compares_medians_with_the_best_other_choice() -> None:
     fill_report(
         report,
         {
-            "ours": {"alone": [100.0, 80.0, 1.0], "beside": [60.0, 30.0, 40.0]},
-            "torch 2": {"alone": [200.0], "beside": [20.0]},
+            "ours": {"alone": [100.0, 80.0, 1.0], "beside": [90.0, 30.0, 64.0]},
+            "torch 2": {"alone": [200.0], "beside": [32.0]},
             "numba 2": {"alone": [90.0], "beside": [10.0]},
         },
     )
 
-    assert [ratio.value for ratio in report.ratios.values()] == [0.5, 2.0]
+    assert [ratio.value for ratio in report.ratios.values()] == [0.8, 2.0]
     assert report.targets[0].is_met
-    assert report.figures["ways"]["torch 2"]["kept"] == 0.1
+    assert report.figures["ways"]["torch 2"]["kept"] == 0.16
+
+
+def test_half_of_the_speed_is_not_enough() -> None:
+    """A step takes one of two processors: the neighbour has the other."""
+    report = Report("busy_neighbour", {})
+
+    fill_report(
+        report,
+        {
+            "ours": {"alone": [100.0], "beside": [79.0]},
+            "torch 2": {"alone": [200.0], "beside": [20.0]},
+        },
+    )
+
+    assert not report.targets[0].is_met
 
 
 def test_each_round_has_every_way_with_and_without_a_neighbour() -> None:

@@ -28,10 +28,12 @@ class Bench:
         self.kept = folder / "kept" / "ratios.json"
 
     def measure(self, name: str, settings: dict[str, Any] | None = None, **ratios: float) -> None:
-        """Write a report; a memory is better if lower, all else if higher."""
+        """Write a report; a memory is better if lower, and what begins with part_ is of a part."""
         report = Report(name, {"rows": 100} if settings is None else settings)
         for ratio, value in ratios.items():
-            report.ratio(ratio, value, "lower" if ratio == "memory" else "higher")
+            better: Any = "lower" if ratio == "memory" else "higher"
+            part = ratio.removeprefix("part_") if ratio.startswith("part_") else None
+            report.ratio(ratio, value, better, part=part)
         report.finish(self.folder)
 
     def check(self, *arguments: str) -> int:
@@ -54,7 +56,7 @@ class Bench:
         ("lower", 0.79, "better"),
         ("lower", 1.2, ""),
         ("lower", 1.21, "WORSE"),
-        ("higher", None, "not measured"),
+        ("higher", None, "MISSING"),
     ],
 )
 def test_more_than_a_fifth_is_a_move(better: Any, now: float | None, verdict: str) -> None:
@@ -134,29 +136,92 @@ def test_folders_and_parts_are_no_settings() -> None:
     assert comparable(settings) == {"scale": 1.0, "name": "a/b"}
 
 
-def test_parts_of_a_report_are_compared(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was left out is shown as not measured, which is no failure."""
-    bench.measure("speeds", {"parts": ["a", "b"]}, speed=10, share=0.9)
+@pytest.mark.parametrize("selection", ["parts", "peers"])
+def test_parts_of_a_report_are_compared(
+    bench: Bench, capsys: pytest.CaptureFixture[str], selection: str
+) -> None:
+    """What the report says it left out is shown, counted, and no failure."""
+    bench.measure("speeds", {selection: ["a", "b"]}, part_a=10, part_b=0.9)
     bench.check("--keep")
-    bench.measure("speeds", {"parts": ["a"]}, speed=10)
+    bench.measure("speeds", {selection: ["a"]}, part_a=10)
     capsys.readouterr()
 
     assert bench.check() == 0
-    assert "not measured" in capsys.readouterr().out
+
+    shown = capsys.readouterr().out
+    assert "left out" in shown
+    assert "Kept ratios: 1 compared, 0 not compared, 1 of parts that were left out." in shown
 
 
-def test_a_missing_report_is_named_with_its_command(
+@pytest.mark.parametrize("settings", [{"rows": 100}, {"parts": ["a", "b"]}])
+def test_a_ratio_that_is_missing_does_not_pass(
+    bench: Bench, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]
+) -> None:
+    """Whether its part was run without a figure of it, or it is of no part at all."""
+    bench.measure("speeds", settings, part_a=10, part_b=0.9, speed=3)
+    bench.check("--keep")
+    bench.measure("speeds", settings, part_a=10)
+    capsys.readouterr()
+
+    assert bench.check() == 2
+
+    shown = capsys.readouterr().out
+    assert shown.count("MISSING") == 2
+    assert "Kept ratios: 1 compared, 2 not compared, 0 of parts that were left out." in shown
+
+
+def test_a_worse_ratio_counts_more_than_a_missing_one(bench: Bench) -> None:
+    """The exit status tells the worse news."""
+    bench.measure("speeds", speed=10, share=0.9)
+    bench.check("--keep")
+    bench.measure("speeds", speed=5)
+
+    assert bench.check() == 1
+
+
+def test_settings_of_a_part_count_where_it_was_run(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that is there is compared."""
+    """Those of a part that was left out, or of which nothing is kept, are no difference."""
+    bench.measure(
+        "speeds",
+        {"parts": ["a", "b"], "by_part": {"a": {"rows": 1}, "b": {"rows": 2}}},
+        part_a=10,
+        part_b=0.9,
+    )
+    bench.check("--keep")
+    bench.measure(
+        "speeds",
+        {"parts": ["a", "c"], "by_part": {"a": {"rows": 1}, "c": {"rows": 5}}},
+        part_a=10,
+        part_c=2,
+    )
+    assert bench.check() == 0
+    bench.measure("speeds", {"parts": ["b"], "by_part": {"b": {"rows": 7}}}, part_b=0.1)
+    capsys.readouterr()
+
+    assert bench.check() == 2
+
+    shown = capsys.readouterr().out
+    assert "NOT COMPARED: by_part b is {'rows': 7}, kept with {'rows': 2}." in shown
+
+
+def test_a_missing_report_does_not_pass_and_is_named_with_its_command(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is there is compared, and passes if only that one is asked for."""
     bench.measure("speeds", speed=10)
-    bench.measure("others", speed=10)
+    bench.measure("others", speed=10, memory=3)
     bench.check("--keep")
     (bench.folder / "others.json").unlink()
     capsys.readouterr()
 
-    assert bench.check() == 0
-    assert "others: not measured. Run: python benchmarks/others.py" in capsys.readouterr().out
+    assert bench.check() == 2
+
+    shown = capsys.readouterr().out
+    assert "others: NOT MEASURED. Run: python benchmarks/others.py" in shown
+    assert "Kept ratios: 1 compared, 2 not compared" in shown
+    assert bench.check("speeds") == 0
     assert bench.check("others") == 2
 
 

@@ -78,6 +78,18 @@ def test_only_the_quantity_is_changed(
     }
 
 
+def test_settings_are_those_of_the_series_that_are_measured() -> None:
+    """Another size, corpus or option makes other ratios."""
+    settings = growth.settings_of(0.01, ["rows", "hidden"])
+
+    assert (settings["scale"], settings["parts"]) == (0.01, ["rows", "hidden"])
+    assert settings["by_part"].keys() == {"rows", "hidden"}
+    rows = settings["by_part"]["rows"]
+    assert rows["sizes"] == [250, 500, 1000, 2500, 5000, 10_000]
+    assert rows["options"] == {"num_epochs": 2, "max_features": 20_000}
+    assert rows["rare_words"] == growth.SERIES["rows"].rare_words
+
+
 def test_a_run_that_was_stopped_gives_no_figure(tmp_path: Path) -> None:
     """The benchmark ends, and says at which size."""
     with (
@@ -102,6 +114,7 @@ def test_ratios_are_those_that_are_promised() -> None:
         "workers: tokenizing speed, two over one": (2, "higher"),
     }
     assert list(report.figures) == list(growth.SERIES)
+    assert all(one.part == name.partition(":")[0] for name, one in report.ratios.items())
 
 
 @pytest.mark.parametrize("quantity", list(growth.SERIES))
@@ -144,7 +157,10 @@ def test_workers_are_measured_and_drawn_again(tmp_path: Path) -> None:
 
     report = json.loads((tmp_path / "growth.json").read_text(encoding="utf-8"))
     point = report["figures"]["workers"]["1"]
-    assert report["settings"] == {"scale": 0.001, "parts": ["workers"]}
+    settings = report["settings"]
+    assert (settings["scale"], settings["parts"]) == (0.001, ["workers"])
+    assert settings["by_part"].keys() == {"workers"}
+    assert settings["by_part"]["workers"]["sizes"] == [1]
     assert 0 < point["tokenize_seconds"] < point["seconds"]
     assert point["epoch_seconds"] * point["rows_per_second"] == pytest.approx(400, rel=0.1)
     assert point["peak_bytes"] > 50 * growth.MIB

@@ -300,3 +300,41 @@ thread.start()
         output, errors = process.communicate(timeout=LIMIT_SECONDS)
 
         assert "failed []" in output, errors
+
+
+@pytest.mark.system
+def test_numba_compiles_here_while_workers_start(tmp_path: Path) -> None:
+    """What the workers get as environment doesn't change the threads that Numba has started."""
+    script = (
+        START
+        + """\
+import numba, numpy
+
+@numba.njit(parallel=True)
+def add_up(values):
+    total = 0.0
+    for i in numba.prange(values.size):
+        total += values[i]
+    return total
+
+add_up(numpy.ones(10))  # starts the threads
+
+def compile_meanwhile():
+    deadline = time.monotonic() + 30
+    while os.environ.get("OMP_NUM_THREADS") != "1" and time.monotonic() < deadline:
+        time.sleep(0.001)
+    print("compiled", numba.njit(lambda number: number + 1)(1), flush=True)
+
+with use_client(None, budget=budget, dashboard_address="127.0.0.1:0", meanwhile=compile_meanwhile):
+    print("threads", numba.get_num_threads() == numba.config.NUMBA_DEFAULT_NUM_THREADS, flush=True)
+"""
+    )
+    path = tmp_path / "script.py"
+    path.write_text(script, encoding="utf-8")
+
+    with running([str(path)], folder=tmp_path) as process:
+        output, errors = process.communicate(timeout=120)
+
+    assert process.returncode == 0, errors
+    assert "compiled 2" in output
+    assert "threads True" in output

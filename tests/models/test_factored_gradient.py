@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reference_models import random_rows, rowwise_adagrad_by_loops
 
 from lancetnic_dask.models import RowWiseAdagrad, ScalpelMC, SparseLinear
-from lancetnic_dask.models.factored_gradient import GradientFactors, take_factors
-from lancetnic_dask.models.optimizers import keep_factors, make_optimizer
+from lancetnic_dask.models.factored_gradient import has_factors, take_factors
+from lancetnic_dask.models.optimizers import clip_gradients, factors_kept, make_optimizer
 from lancetnic_dask.models.sparse_kernels import ColumnCounter, update_rows_by_factors
 
 
@@ -106,15 +106,16 @@ def test_factors_are_forgotten_with_the_gradients() -> None:
 def test_joined_optimizers_forget_factors() -> None:
     """The one that `make_optimizer` gives does as its parts do."""
     model = ScalpelMC(30, 6, 1, 3, 0.0)
-    keep_factors(model, "auto")
     optimizer = make_optimizer(model)
-    model(random_rows(8, 30, seed=9)).sum().backward()
     weight = model.model[0].weight
     assert isinstance(weight, torch.Tensor)
     before = weight.detach().clone()
 
-    optimizer.zero_grad()
-    optimizer.step()
+    with factors_kept(model, "auto"):
+        model(random_rows(8, 30, seed=9)).sum().backward()
+        assert has_factors(weight)
+        optimizer.zero_grad()
+        optimizer.step()
 
     assert torch.equal(weight, before)
 
@@ -124,10 +125,32 @@ def test_only_auto_works_with_factors(optim_name: str, *, wanted: bool) -> None:
     """Other optimizers read ``weight.grad``."""
     model = ScalpelMC(30, 6, 1, 3, 0.0)
 
-    keep_factors(model, optim_name)
-    model(random_rows(8, 30, seed=9)).sum().backward()
-
     weight = model.model[0].weight
     assert isinstance(weight, torch.Tensor)
-    assert (weight.grad is None) is wanted
-    assert [type(one) for one in take_factors(weight)] == [GradientFactors] * wanted
+
+    with factors_kept(model, optim_name):
+        model(random_rows(8, 30, seed=9)).sum().backward()
+        assert (weight.grad is None) is wanted
+        assert has_factors(weight) is wanted
+
+    assert not has_factors(weight)
+    model(random_rows(8, 30, seed=9)).sum().backward()
+    assert weight.grad is not None
+
+
+def test_clipping_writes_factors_down() -> None:
+    """The norm is that of all gradients, and what is clipped is what is applied."""
+    written = ScalpelMC(30, 6, 1, 3, 0.0)
+    factored = copy.deepcopy(written)
+    norms = []
+    for model, kind in ((written, "SGD"), (factored, "auto")):
+        optimizer = make_optimizer(model)
+        with factors_kept(model, kind):
+            model(random_rows(8, 30, seed=9)).square().sum().backward()
+            norms.append(float(clip_gradients(model.parameters(), 1e-3)))
+            optimizer.step()
+
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+    assert norms[0] > 1e-3
+    for one, other in zip(written.parameters(), factored.parameters(), strict=True):
+        torch.testing.assert_close(one, other)

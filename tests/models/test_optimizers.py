@@ -353,3 +353,25 @@ def test_a_max_norm_of_zero_is_an_error() -> None:
         clip_gradients([], 0.0)
 
     assert str(caught.value) == "max_norm is 0.0; it must be above 0."
+
+
+@pytest.mark.parametrize("kind", ["strided", "complex"])
+def test_auto_trains_what_fused_kernels_do_not_take(kind: str) -> None:
+    """A user's parameter may be a slice, or complex: Adam trains it as it always does."""
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            values = torch.linspace(1, 2, 12).reshape(3, 4)
+            self.odd = nn.Parameter(values[:, ::2] if kind == "strided" else values + 1j * values)
+
+    ours, plain = Odd(), Odd()
+    optimizers = [make_optimizer(ours), torch.optim.Adam(plain.parameters(), lr=0.001)]
+    for model, optimizer in zip((ours, plain), optimizers, strict=True):
+        for _ in range(3):
+            optimizer.zero_grad()
+            torch.autograd.backward(model.odd.abs().square().sum())
+            optimizer.step()
+
+    torch.testing.assert_close(ours.odd, plain.odd)
+    assert not torch.equal(ours.odd, Odd().odd)

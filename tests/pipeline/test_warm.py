@@ -72,7 +72,7 @@ def test_workers_find_all_their_kernels_compiled(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_loaded_ahead_is_left_to_its_own_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The run goes on, and the log tells."""
 
@@ -82,8 +82,8 @@ def test_what_cannot_be_loaded_ahead_is_left_to_its_own_time(
     monkeypatch.setattr(warm, "Trainer", fail)
     caplog.set_level(logging.DEBUG, "lancetnic_dask")
 
-    with warm.LoadAhead(TrainingSettings(num_epochs=1), tmp_path) as loading:
-        loading.wait()
+    with warm.LoadAhead(TrainingSettings(num_epochs=1)) as loading:
+        loading.wait_for_training()
 
     assert "could not be tried ahead of time" in caplog.text
     assert "no optimizer today" in caplog.text

@@ -13,11 +13,11 @@ import torch
 from lancetnic_dask.errors import SettingError, TrainingError
 from lancetnic_dask.features.groups import ShardGroup, row_order
 from lancetnic_dask.features.weighting import EncodedRows
-from lancetnic_dask.models import ScalpelMC
+from lancetnic_dask.models import ScalpelMC, SparseLinear, rowwise_adagrad
 from lancetnic_dask.models.dense_input import DenseInput
 from lancetnic_dask.settings import TrainingSettings
 from lancetnic_dask.training.loop import EpochResult, Trainer, make_criterion, train_epoch, validate
-from lancetnic_dask.training.torch_state import running_norms, seeded_weights
+from lancetnic_dask.training.torch_state import running_norms, seeded_weights, step_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -234,6 +234,34 @@ def test_what_validates_is_closed_when_scoring_is_stopped(
 
     assert closed == [True]
     del kept
+
+
+def test_the_gradient_of_the_sparse_layer_is_not_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That is what makes a step fast; after the group the layer leaves gradients as any other."""
+    calls: list[Any] = []
+    kernel = vars(rowwise_adagrad)["update_rows_by_factors"]
+    monkeypatch.setattr(
+        rowwise_adagrad, "update_rows_by_factors", lambda *args: calls.append(kernel(*args))
+    )
+    trainer = make_trainer()
+    group = next(groups_of_epoch(0))
+
+    trainer.train_group(group)
+
+    (layer,) = (one for one in trainer.model.modules() if isinstance(one, SparseLinear))
+    assert len(calls) == 4  # 50 rows in batches of 16
+    assert layer.weight.grad is None
+    assert not layer.keeps_factors
+
+
+def test_the_seed_of_a_step_does_not_depend_on_how_many_there_are() -> None:
+    """A group that is cut short, or gone on with, has the same dropout."""
+    few, many = (step_seeds(1, epoch=2, group=3, num_steps=count) for count in (3, 500))
+
+    assert few.tolist() == many[:3].tolist()
+    assert len(set(many.tolist())) == 500
 
 
 def test_names_of_losses_are_checked() -> None:
