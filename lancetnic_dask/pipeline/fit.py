@@ -102,7 +102,11 @@ def fit_classifier(request: FitRequest) -> Run:
         progress=request.progress, memory=lambda: (watch.current_bytes, budget.total_bytes)
     )
     with InterruptReport(request.training.num_epochs) as report:
-        with watch, _opened_cache(request) as shard_cache:
+        with (
+            watch,
+            _opened_cache(request) as shard_cache,
+            LoadAhead(request.training) as loading,
+        ):
             if budget.num_workers:
                 console.say(f"Starting {budget.num_workers} worker(s)")
             with use_client(
@@ -128,8 +132,7 @@ def fit_classifier(request: FitRequest) -> Run:
                     report,
                     num_workers=num_workers,
                 )
-                with LoadAhead(request.training) as loading:
-                    run, corpora = _fit(context, sources[0], sources[1], loading)
+                run, corpora = _fit(context, sources[0], sources[1], loading)
                 # Loaded while the workers end, and not before: it takes of their memory.
                 pictures = Thread(target=preload_matplotlib, args=(context.matplotlib_folder,))
                 pictures.start()
