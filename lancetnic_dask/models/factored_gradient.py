@@ -10,7 +10,7 @@ of `SparseLinear`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -18,9 +18,12 @@ from torch import nn
 from lancetnic_dask.models.sparse_batch import tensor_over
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lancetnic_dask.models.sparse_kernels import ColumnGroups
 
-__all__ = ["GradientFactors", "add_factors", "has_factors", "take_factors", "weighted_sums"]
+__all__ = ["GradientFactors", "add_factors", "forget_factors", "has_factors", "take_factors",
+           "weighted_sums"]  # fmt: skip
 
 _ATTRIBUTE = "grad_factors"
 
@@ -84,6 +87,13 @@ def take_factors(weight: torch.Tensor) -> tuple[GradientFactors, ...]:
     if kept:
         delattr(weight, _ATTRIBUTE)
     return kept
+
+
+def forget_factors(param_groups: Iterable[dict[str, Any]]) -> None:
+    """Take the factors away from all parameters of an optimizer's groups."""
+    for group in param_groups:
+        for parameter in group["params"]:
+            take_factors(parameter)
 
 
 def weighted_sums(

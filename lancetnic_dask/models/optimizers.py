@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import torch
 
 from lancetnic_dask.errors import SettingError, quoted, suggestion
-from lancetnic_dask.models.factored_gradient import has_factors, take_factors
+from lancetnic_dask.models.factored_gradient import forget_factors, has_factors, take_factors
 from lancetnic_dask.models.rowwise_adagrad import RowWiseAdagrad
 from lancetnic_dask.models.sparse_linear import SparseLinear, row_gradient
 
@@ -312,9 +312,7 @@ class JoinedOptimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - as torch has it
         """Forget the gradients, and the factors of gradients."""
         super().zero_grad(set_to_none)
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                take_factors(parameter)
+        forget_factors(self.param_groups)
 
     def _share(self) -> None:
         """Let each part use this optimizer's state and its share of the groups."""

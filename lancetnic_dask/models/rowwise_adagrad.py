@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lancetnic_dask.errors import SettingError, quoted
-from lancetnic_dask.models.factored_gradient import take_factors
+from lancetnic_dask.models.factored_gradient import forget_factors, take_factors
 from lancetnic_dask.models.sparse_kernels import update_rows, update_rows_by_factors
 from lancetnic_dask.models.sparse_linear import row_gradient
 
@@ -123,9 +123,7 @@ class RowWiseAdagrad(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - as torch has it
         """Forget the gradients, and the factors of gradients."""
         super().zero_grad(set_to_none)
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                take_factors(parameter)
+        forget_factors(self.param_groups)
 
     def _update(self, parameter: torch.Tensor, *, lr: float, eps: float) -> None:
         """Take one step on one matrix."""
