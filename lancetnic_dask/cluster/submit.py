@@ -59,7 +59,7 @@ def run_bounded(
     of workers and threads (and for some milliseconds the one that its worker has not yet been
     told to drop). A call whose worker was lost is repeated on
     another one as often as the cluster allows. On an error, and when the caller stops early, what
-    is in flight is cancelled.
+    is in flight is given up.
 
     No wait lasts for ever: it ends when there has been no worker that works (one that Dask has
     paused for its memory does not) for ``worker_timeout_seconds``, and when no call at all has
@@ -124,7 +124,7 @@ def run_bounded(
             yield index, result
             del result
     finally:
-        window.cancel()
+        window.release()
 
 
 class _Window:
@@ -202,13 +202,15 @@ class _Window:
         future.release()
         return index, result
 
-    def cancel(self) -> None:
-        """Give up what is in flight. A call that runs ends on its own; its result is dropped."""
-        if self.futures:
-            # The connection may be what failed, and the first error is the one to show. What a
-            # closed client raises here differs between versions of Dask.
-            with suppress(Exception):
-                self.client.cancel(list(self.futures.values()))
+    def release(self) -> None:
+        """Give up what is in flight. A call that runs ends on its own; its result is dropped.
+
+        The scheduler forgets what nobody holds. `Client.cancel` would wait for the event loop,
+        and this may run in the loop's own thread: Python closes a generator that an error holds
+        wherever it looks for cycles.
+        """
+        for future in self.futures.values():
+            future.release()
         self.futures.clear()
 
     def _wait_for(self, index: int | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -257,6 +258,32 @@ def test_stopping_early_cancels_what_is_in_flight(client: Client, tmp_path: Path
     results.close()
     for number in range(5):
         (tmp_path / str(number)).touch()
+
+    poll(lambda: is_idle(client))
+
+
+def test_the_event_loop_may_close_what_an_error_left_open(client: Client, tmp_path: Path) -> None:
+    """Python's search for cycles runs in any thread, Dask's own too; pytest sees what it leaves."""
+    results = run_bounded(
+        client,
+        wait_for_file,
+        [(number, str(tmp_path)) for number in range(2)],
+        max_in_flight=2,
+        key_prefix="lancetnic-wait",
+    )
+    (tmp_path / "0").touch()
+    next(results)
+    is_closed = threading.Event()
+
+    def close_in_the_loop() -> None:
+        results.close()
+        is_closed.set()
+
+    assert client.loop is not None
+    client.loop.add_callback(close_in_the_loop)
+    assert is_closed.wait(timeout=10)
+    (tmp_path / "1").touch()
+    gc.collect()  # a coroutine that nobody awaits says so here
 
     poll(lambda: is_idle(client))
 
