@@ -13,7 +13,7 @@ import queue
 import threading
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FetchRows",
+    "ReadAhead",
     "ShardGroup",
     "Side",
     "encode_partition",
     "encode_side",
     "iter_groups",
-    "read_ahead",
     "row_order",
     "shard_groups",
 ]
@@ -206,38 +206,50 @@ def iter_groups(
             yield ShardGroup(index, rows, order)
 
 
-def read_ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
-    """Make the next item in a background thread while the one in hand is used.
+class ReadAhead(Generic[T]):
+    """Makes the next item in a background thread while the one in hand is used.
 
-    At most two items exist at once. An error of the source is raised where the item is asked
-    for. Closing the iterator ends the thread as soon as the item in the making is done; if that
-    takes longer than some seconds (a worker that hangs), the thread ends by itself later.
+    The first item is made at once. At most two items exist at a time. An error of the source is
+    raised where the item is asked for.
 
     Parameters
     ----------
     items : generator
         The source; it runs in the thread alone and is closed there.
-
-    Yields
-    ------
-    object
-        The items, in order.
     """
-    reader = _Reader(items)
-    reader.start()
-    try:
-        while True:
-            outcome = reader.take()
-            if outcome is _END:
-                return
-            yield outcome
-            del outcome
-    finally:
-        reader.stop()
+
+    def __init__(self, items: Generator[T, None, None]) -> None:
+        self._reader = _Reader(items)
+        self._is_open = True
+        self._reader.start()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        outcome = _END
+        try:
+            if self._is_open:
+                outcome = self._reader.take()
+        finally:
+            if outcome is _END:  # or an error
+                self.close()
+        if outcome is _END:
+            raise StopIteration
+        return cast("T", outcome)
+
+    def close(self) -> None:
+        """End the thread as soon as the item in the making is done.
+
+        If that takes longer than some seconds (a worker that hangs), it ends by itself later.
+        """
+        if self._is_open:
+            self._is_open = False
+            self._reader.stop()
 
 
 class _Reader(threading.Thread):
-    """The thread behind `read_ahead`: makes one item each time one was taken."""
+    """The thread behind `ReadAhead`: makes one item each time one was taken."""
 
     def __init__(self, items: Generator[Any, None, None]) -> None:
         super().__init__(name="lancetnic-read-ahead", daemon=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from lancetnic_dask.errors import CacheError
 from lancetnic_dask.features.counts import count_partition
 from lancetnic_dask.features.groups import (
+    ReadAhead,
     encode_partition,
     encode_side,
     iter_groups,
-    read_ahead,
     shard_groups,
 )
 from lancetnic_dask.models.networks import build_network
@@ -94,16 +94,14 @@ def train_model(
         "num_classes": num_classes,
         "dropout": training.dropout,
     }
-    trainer = _make_trainer(context, counted, features, model_args)
-    folder = context.report.run_folder = RunFolder(request.run_dir)
-    context.console.say(f"Run folder: {folder.path}")
-    folder.write_hyperparameters(
-        hyperparameters(request, features, counted, counted_val, device=str(context.device))
-    )
-    first_epoch = trainer.progress.epoch
-    rows = _Rows(context, counted, counted_val, features, first_epoch=first_epoch)
-    with closing(rows):
-        for epoch in range(first_epoch, training.num_epochs):
+    with closing(_Rows(context, counted, counted_val, features)) as rows:
+        trainer = _make_trainer(context, counted, features, model_args)
+        folder = context.report.run_folder = RunFolder(request.run_dir)
+        context.console.say(f"Run folder: {folder.path}")
+        folder.write_hyperparameters(
+            hyperparameters(request, features, counted, counted_val, device=str(context.device))
+        )
+        for epoch in range(training.num_epochs):
             result = _run_epoch(context, trainer, rows, epoch, num_classes)
             model = ModelFile(
                 model_class=request.model_class,
@@ -137,8 +135,9 @@ def train_model(
 class _Rows:
     """The rows that each epoch trains on, and those that validate, read while others are used.
 
-    Where shards are kept, the first group of an epoch is read while the one before is trained on
-    and validated. Where workers make them again, that would take twice the memory on the workers.
+    Where shards are kept, the first group of all is read while the model is made, and that of each
+    later epoch while the one before is trained on and validated. Where workers make them again,
+    that would take twice the memory on the workers.
     """
 
     def __init__(
@@ -147,8 +146,6 @@ class _Rows:
         counted: CountedCorpus,
         counted_val: CountedCorpus | None,
         features: FittedFeatures,
-        *,
-        first_epoch: int,
     ) -> None:
         self._training = context.request.training
         self._shards = counted.shards
@@ -161,14 +158,14 @@ class _Rows:
             self._val_side = "training"  # of a corpus that is not split
             self._val_shards = range(len(counted_val.shards))
             self.num_rows = counted.num_training + counted_val.num_training
-        self._ahead: Generator[ShardGroup, None, None] | None = None
+        self._ahead: ReadAhead[ShardGroup] | None = None
         if context.shard_cache is not None:
-            self._ahead = read_ahead(self._read_epochs(first_epoch, self._training.num_epochs))
+            self._ahead = ReadAhead(self._read_epochs(0, self._training.num_epochs))
 
     def groups(self, epoch: int) -> Generator[ShardGroup, None, None]:
         """Yield the groups of an epoch; epochs are asked for one after the other."""
         if self._ahead is None:
-            yield from read_ahead(self._read_epochs(epoch, epoch + 1))
+            yield from ReadAhead(self._read_epochs(epoch, epoch + 1))
             return
         last = self._last_group(epoch)
         for group in self._ahead:
@@ -179,7 +176,8 @@ class _Rows:
                 return
 
     def validation(self) -> Generator[EncodedRows, None, None]:
-        return read_ahead(self._fetch_val(self._val_shards, self._val_side))
+        """Yield the rows that validate, shard by shard; none is read before it is asked for."""
+        yield from ReadAhead(self._fetch_val(self._val_shards, self._val_side))
 
     def close(self) -> None:
         """End the reading ahead."""

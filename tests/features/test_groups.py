@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancetnic_dask.features import groups as groups_module
-from lancetnic_dask.features.groups import iter_groups, read_ahead, row_order, shard_groups
+from lancetnic_dask.features.groups import ReadAhead, iter_groups, row_order, shard_groups
 from lancetnic_dask.features.weighting import EncodedRows
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def threads_left() -> list[str]:
 @given(count=st.integers(0, 20))
 def test_items_read_ahead_come_in_order(count: int) -> None:
     """And the thread ends with them."""
-    assert list(read_ahead(numbers(count))) == list(range(count))
+    assert list(ReadAhead(numbers(count))) == list(range(count))
     assert threads_left() == []
 
 
@@ -175,7 +175,7 @@ def test_next_item_is_made_while_one_is_in_use() -> None:
         made_second.set()
         yield 2
 
-    items = read_ahead(source())
+    items = ReadAhead(source())
     assert next(items) == 1
     assert made_second.wait(WAIT_SECONDS)
     assert list(items) == [2]
@@ -196,7 +196,7 @@ def test_at_most_two_items_exist_at_once() -> None:
             yield item
             del item
 
-    items = read_ahead(source())
+    items = ReadAhead(source())
     for used in range(10):
         item = next(items)
         while used < 9 and len(most) < used + 2:  # the next one is made meanwhile
@@ -218,7 +218,7 @@ def test_error_of_the_source_is_raised_after_the_items_before_it() -> None:
         yield 1
         raise LookupError("shard 2")
 
-    items = read_ahead(source())
+    items = ReadAhead(source())
     assert next(items) == 1
     with pytest.raises(LookupError, match="shard 2") as caught:
         next(items)
@@ -239,7 +239,7 @@ def test_closing_early_ends_the_thread_and_closes_the_source_there() -> None:
         finally:
             closed_by.append(threading.current_thread().name)
 
-    items = read_ahead(source())
+    items = ReadAhead(source())
     assert next(items) == 0
     items.close()
 
@@ -247,18 +247,25 @@ def test_closing_early_ends_the_thread_and_closes_the_source_there() -> None:
     assert threads_left() == []
 
 
-def test_iterator_that_was_never_started_starts_no_thread() -> None:
-    """Nothing is read before it is asked for."""
-    started = []
+def test_first_item_is_made_before_it_is_asked_for() -> None:
+    """And one that nobody asks for is given up with the thread."""
+    in_first = threading.Event()
+    is_closed = []
 
     def source() -> Generator[int, None, None]:
-        started.append(True)
-        yield 1
+        try:
+            in_first.set()
+            yield 1
+        finally:
+            is_closed.append(True)
 
-    read_ahead(source()).close()
+    items = ReadAhead(source())
+    assert in_first.wait(WAIT_SECONDS)
+    items.close()
 
-    assert started == []
+    assert is_closed == [True]
     assert threads_left() == []
+    assert list(items) == []
 
 
 def test_closing_waits_for_the_item_in_the_making() -> None:
@@ -275,7 +282,7 @@ def test_closing_waits_for_the_item_in_the_making() -> None:
         finally:
             closed.set()
 
-    items = read_ahead(source())
+    items = ReadAhead(source())
     assert next(items) == 1
     assert in_second.wait(WAIT_SECONDS)
     timer = threading.Timer(0.2, go_on.set)
@@ -303,7 +310,7 @@ def test_source_that_hangs_does_not_keep_the_owner_from_ending(
         finally:
             source_closed.set()
 
-    items = read_ahead(source())
+    items = ReadAhead(source())
     assert next(items) == 1
     assert in_second.wait(WAIT_SECONDS)
     (reader,) = (t for t in threading.enumerate() if t.name == "lancetnic-read-ahead")
