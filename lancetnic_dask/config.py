@@ -8,8 +8,10 @@ never pays for it.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.errors import SettingError, quoted, suggestion
@@ -17,7 +19,7 @@ from lancetnic_dask.errors import SettingError, quoted, suggestion
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["setting"]
+__all__ = ["cache_folder", "local_folder", "setting"]
 
 _BYTES_KEYS = frozenset({"memory.total", "corpus.partition-bytes", "corpus.max-row-bytes"})
 _SECONDS_KEYS = frozenset({"cluster.start-timeout", "cluster.stall-timeout"})
@@ -70,6 +72,36 @@ def setting(key: str) -> Any:
     if key in _SECONDS_KEYS:
         return _parsed(key, value, "a time, such as '60s'")
     return value
+
+
+def cache_folder(cache_dir: str | os.PathLike[str] | None) -> Path:
+    """Return where shards, plans and copies of files are kept.
+
+    Parameters
+    ----------
+    cache_dir : str, os.PathLike or None
+        None for ``lancetnic.cache.dir``, and where that is null the user's cache folder.
+
+    Returns
+    -------
+    Path
+        Absolute: workers have working folders of their own.
+    """
+    given = setting("cache.dir") if cache_dir is None else cache_dir
+    if given is None:
+        import platformdirs
+
+        given = platformdirs.user_cache_dir("lancetnic_dask", appauthor=False)
+    return local_folder("cache_dir", given).absolute()
+
+
+def local_folder(option: str, value: str | os.PathLike[str]) -> Path:
+    """Return a folder of this machine; raise SettingError for a URL."""
+    if "://" in os.fspath(value):
+        raise SettingError(
+            f"{option} is {quoted(os.fspath(value))}.", None, "Pass a folder of this machine."
+        )
+    return Path(value).expanduser()
 
 
 def _parsed(key: str, value: Any, expected: str) -> int | float:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lancetnic_dask.config import setting
+from lancetnic_dask.config import cache_folder, local_folder, setting
 from lancetnic_dask.corpus.dialect import CsvDialect
-from lancetnic_dask.corpus.plan import CsvFormat
+from lancetnic_dask.corpus.formats import FileFormat
 from lancetnic_dask.errors import SettingError, quoted
 from lancetnic_dask.features.stop_words import resolve_stop_words
 from lancetnic_dask.html_repr import html_box, listed
@@ -27,10 +25,12 @@ from lancetnic_dask.settings import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from torch import nn
 
+    from lancetnic_dask.corpus.formats import EncodingErrors
     from lancetnic_dask.corpus.frame import Corpus
     from lancetnic_dask.corpus.sources import PathLike
     from lancetnic_dask.run.folder import Run
@@ -69,16 +69,25 @@ class Classification:
         Words that are dropped.
     sublinear_tf : bool, default=False
         Replace a count tf by 1 + ln(tf).
-    delimiter : str, default=','
-        One ASCII character between cells.
+    delimiter : str or None, default=None
+        One ASCII character between cells of CSV files. None finds it in the first file, among
+        comma, tab, semicolon and bar; where that leaves no doubt, also whether quotes mean
+        nothing or a backslash escapes them.
     quotechar : str or None, default='"'
         Character around cells; None if quotes mean nothing.
     escapechar : str or None, default=None
         Character that takes the next one literally.
     doublequote : bool, default=True
         Whether a doubled quote inside quotes is a quote.
+    comment : str or None, default=None
+        ASCII character that starts a line which is no record.
+    names : iterable of str or None, default=None
+        Names of the columns of CSV files without a header.
     encoding : str, default='utf-8'
-        UTF-8, or an encoding of one byte a character.
+        Of text files: any text encoding that Python knows.
+    encoding_errors : {'strict', 'replace'}, default='strict'
+        Whether bytes that are no text in the encoding are an error, or become U+FFFD and are
+        counted.
     on_bad_rows : {'error', 'skip'}, default='error'
         Whether a row that can't be used ends the run, or is left out and counted.
     storage_options : mapping or None, default=None
@@ -110,11 +119,14 @@ class Classification:
         ngram_range: tuple[int, int] = (1, 1),
         stop_words: str | Iterable[str] | None = None,
         sublinear_tf: bool = False,
-        delimiter: str = ",",
+        delimiter: str | None = None,
         quotechar: str | None = '"',
         escapechar: str | None = None,
         doublequote: bool = True,
+        comment: str | None = None,
+        names: Iterable[str] | None = None,
         encoding: str = "utf-8",
+        encoding_errors: EncodingErrors = "strict",
         on_bad_rows: BadRowPolicy = "error",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -143,13 +155,20 @@ class Classification:
             stop_words=stop_words if isinstance(stop_words, str) else self._stop_words or None,
             sublinear_tf=bool(sublinear_tf),
         )
-        self._dialect = CsvDialect(
-            delimiter=delimiter,
+        dialect = CsvDialect(
+            delimiter="," if delimiter is None else delimiter,
             quotechar=quotechar,
             escapechar=escapechar,
             doublequote=doublequote,
+            comment=comment,
         )
-        self._encoding = encoding
+        self._file_format = FileFormat(
+            dialect=dialect,
+            is_sniffed=delimiter is None,
+            names=None if names is None else tuple(names),
+            encoding=encoding,
+            encoding_errors=encoding_errors,
+        )
         self._policy = on_bad_rows
         self._storage_options = storage_options
 
@@ -262,9 +281,8 @@ class Classification:
         request = FitRequest(
             model_class=model_class,
             roles=self._roles(),
-            csv_format=CsvFormat(
-                dialect=self._dialect,
-                encoding=self._encoding,
+            file_format=replace(
+                self._file_format,
                 partition_bytes=_or_setting(partition_bytes, "corpus.partition-bytes"),
                 max_row_bytes=setting("corpus.max-row-bytes"),
             ),
@@ -293,8 +311,8 @@ class Classification:
             client=client,
             memory=_or_setting(memory, "memory.total"),
             uses_cache=cache,
-            cache_dir=_cache_folder(cache_dir),
-            run_dir=_folder("run_dir", _or_setting(run_dir, "run.dir")).absolute(),
+            cache_dir=cache_folder(cache_dir),
+            run_dir=local_folder("run_dir", _or_setting(run_dir, "run.dir")).absolute(),
             progress=progress,
         )
         # Before it is trained: a run that is stopped leaves models too.
@@ -392,8 +410,11 @@ class Classification:
         options = {
             **asdict(self._split),
             **asdict(self._features),
-            **asdict(self._dialect),
-            "encoding": self._encoding,
+            **asdict(self._file_format.dialect),
+            **({"delimiter": None} if self._file_format.is_sniffed else {}),
+            "names": self._file_format.names,
+            "encoding": self._file_format.encoding,
+            "encoding_errors": self._file_format.encoding_errors,
             "on_bad_rows": self._policy,
         }
         defaults = {
@@ -419,25 +440,6 @@ def _require(option: str, given: object, columns: tuple[str, ...]) -> None:
 
 def _or_setting(value: Any, key: str) -> Any:
     return setting(key) if value is None else value
-
-
-def _folder(option: str, value: str | os.PathLike[str]) -> Path:
-    """Return a folder of this machine."""
-    if "://" in os.fspath(value):
-        raise SettingError(
-            f"{option} is {quoted(os.fspath(value))}.", None, "Pass a folder of this machine."
-        )
-    return Path(value).expanduser()
-
-
-def _cache_folder(cache_dir: str | os.PathLike[str] | None) -> Path:
-    given = _or_setting(cache_dir, "cache.dir")
-    if given is None:
-        import platformdirs
-
-        given = platformdirs.user_cache_dir("lancetnic_dask", appauthor=False)
-    # Workers have working folders of their own.
-    return _folder("cache_dir", given).absolute()
 
 
 def _as_list(value: Any) -> list[Any] | None:

@@ -17,7 +17,7 @@ NO_DEADLINE = settings(deadline=None)
 
 dialects = st.builds(
     CsvDialect,
-    delimiter=st.sampled_from(",\t|;"),
+    delimiter=st.sampled_from([*",\t|;", None]),
     quotechar=st.sampled_from(['"', "'", None]),
     escapechar=st.sampled_from([None, "\\"]),
     doublequote=st.booleans(),

@@ -37,7 +37,8 @@ def read_records(data: bytes, dialect: CsvDialect) -> list[Record]:
         line_starts.append(line_starts[-1] + len(line))
     reader = csv.reader(
         lines,
-        delimiter=dialect.delimiter,
+        # The data are characters up to U+00FF: this one is never met.
+        delimiter=dialect.delimiter or "\u0100",
         quotechar=dialect.quotechar,
         quoting=csv.QUOTE_NONE if dialect.quotechar is None else csv.QUOTE_MINIMAL,
         escapechar=dialect.escapechar,

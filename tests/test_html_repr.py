@@ -18,7 +18,8 @@ from nbclient import NotebookClient
 
 from lancetnic_dask import Classification, Corpus, Run, load
 from lancetnic_dask.corpus.dialect import CsvDialect
-from lancetnic_dask.corpus.plan import CsvFormat, Partition, PartitionPlan, PlannedFile
+from lancetnic_dask.corpus.formats import FileFormat
+from lancetnic_dask.corpus.plan import Partition, PartitionPlan, PlannedFile
 from lancetnic_dask.corpus.sources import SourceFile
 from lancetnic_dask.html_repr import HtmlTable, html_box, listed
 from lancetnic_dask.run.model_file import write_model
@@ -145,7 +146,7 @@ def make_run(folder: Path, **changes: Any) -> Run:
 def make_plan(*files: SourceFile, columns: tuple[str, ...] = ("text", "label")) -> PartitionPlan:
     """Return a plan with two partitions of 1,000 rows for each file."""
     return PartitionPlan(
-        CsvFormat(dialect=CsvDialect(delimiter="<"), encoding="cp1251"),
+        FileFormat(kind="csv", dialect=CsvDialect(delimiter="<"), encoding="cp1251"),
         tuple(PlannedFile(file, columns, 2000) for file in files),
         tuple(
             Partition(index, 0, file.size, first_row, 1000)
@@ -255,7 +256,11 @@ def test_a_corpus_shows_its_files(tmp_path: Path) -> None:
     assert page.tables == {
         "Corpus": [
             ["columns", "2: 'text', 'label'"],
-            ["dialect", "delimiter=';', quotechar='\"', escapechar=None, doublequote=True"],
+            ["kind", "csv"],
+            [
+                "dialect",
+                "delimiter=';', quotechar='\"', escapechar=None, doublequote=True, comment=None",
+            ],
             ["encoding", "cp1251"],
         ],
         "Files": [

@@ -19,8 +19,8 @@ import pyarrow as pa
 from lancetnic_dask.corpus.csv_scan import WINDOW_BYTES, ByteSource, as_byte_array, find_special
 from lancetnic_dask.corpus.dialect import (
     ACTION,
-    AFTER_CR,
     APPEND,
+    COMMENT,
     CR,
     END_FIELD,
     END_RECORD,
@@ -214,7 +214,7 @@ class CsvParser:
 def read_record(
     data: bytes | bytearray | memoryview, dialect: CsvDialect, *, is_end: bool = False
 ) -> tuple[list[bytes], int] | None:
-    r"""Read the first record, past any blank lines: the header of a file.
+    r"""Read the first record, past blank lines and comments: the header of a file.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def _end_of_record(data: npt.NDArray[np.uint8], table: npt.NDArray[np.uint8]) ->
         state = entry & NEXT_STATE
         if entry & ACTION == END_RECORD:
             stop = position + 1
-            is_crlf = state == AFTER_CR and stop < data.size and data[stop] == LF
+            is_crlf = data[position] == CR and stop < data.size and data[stop] == LF
             return stop + is_crlf, state
     return -1, state
 
@@ -299,7 +299,7 @@ def _parse_piece(
         positions[num_positions] = window.size
         _parse_window(window, positions[: num_positions + 1], machine, cursor, output)
         cursor[_NUM_BYTES] += window.size
-    is_in_row = cursor[_STATE] not in (START_RECORD, AFTER_CR)
+    is_in_row = cursor[_STATE] not in (START_RECORD, COMMENT)
     if is_in_row and cursor[_NUM_BYTES] - cursor[_ROW_START] > cursor[_MAX_ROW_BYTES]:
         # The row can only be dropped, so its cells need not wait for its end.
         cursor[_TEXT_STOP] = cursor[_TEXT_START]
@@ -323,7 +323,8 @@ def _parse_window(
             if entry & STARTS_ROW:
                 cursor[_ROW_START] = cursor[_NUM_BYTES] + run_start
             state = entry & NEXT_STATE
-            if field == output.wanted[slot]:
+            # A run that is no text of a cell lies in a comment.
+            if entry & APPEND and field == output.wanted[slot]:
                 _copy_bytes(window[run_start:position], output.text[text_stop:])
                 text_stop += position - run_start
         if position == window.size:

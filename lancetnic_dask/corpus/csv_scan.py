@@ -115,7 +115,7 @@ class _Steps(NamedTuple):
 
     of_byte uint64 (256,): step of each byte.
     of_gap uint64 (2,): step of no byte, and of any number of bytes without a meaning.
-    special uint8 (NUM_SPECIAL,): the bytes with a meaning.
+    special uint8 (NUM_SPECIAL or one more,): the bytes with a meaning.
     """
 
     of_byte: npt.NDArray[np.uint64]
@@ -398,3 +398,6 @@ def _flag_special(
     for i in range(window.size):
         x = window[i]
         flags[i] = (x == a) | (x == b) | (x == c) | (x == d) | (x == e)
+    for sixth in special[5:]:  # in a loop of its own, so that most dialects need not compare it
+        for i in range(window.size):
+            flags[i] |= window[i] == sixth

@@ -1,10 +1,10 @@
 """How a CSV file is written -> the byte-level state machine that reads it.
 
 The machine is the one of Python's csv module (``Modules/_csv.c`` of Python 3.11, not strict)
-for a file opened with ``newline=""``, with one departure: a blank line, for which csv gives
-``[]``, is no row (as for csv.DictReader and pandas). CR, LF and CRLF all end a line. All bytes
-with a meaning are ASCII, so the machine is exact for UTF-8 and for every encoding in which an
-ASCII byte is always that character.
+for a file opened with ``newline=""``, with two departures: a blank line, for which csv gives
+``[]``, is no row (as for csv.DictReader and pandas), and neither is a comment line, which csv
+does not know. CR, LF and CRLF all end a line. All bytes with a meaning are ASCII, so the machine
+is exact for UTF-8 and for every encoding in which an ASCII byte is always that character.
 
 ``csv_scan`` finds rows with the table, ``csv_parse`` cells: both always agree on the rows.
 Encodings, the byte order mark and the choice of a dialect for a file are not here.
@@ -21,11 +21,12 @@ import numpy.typing as npt
 
 from lancetnic_dask.errors import SettingError, quoted
 
-__all__ = ["CsvDialect", "Machine", "build_machine", "closing_bytes", "transition_table"]
+__all__ = ["LINES", "CsvDialect", "Machine", "build_machine", "closing_bytes", "transition_table"]
 
-# States, named as in _csv.c. AFTER_CR is its EAT_CRNL; its AFTER_ESCAPED_CRNL acts as IN_FIELD.
+# States, named as in _csv.c. Its EAT_CRNL acts as START_RECORD, where line ends only skip; its
+# AFTER_ESCAPED_CRNL as IN_FIELD. There is no room for a ninth: see NEXT_STATE and `csv_scan`.
 START_RECORD: Final = 0
-AFTER_CR: Final = 1
+COMMENT: Final = 1
 START_FIELD: Final = 2
 IN_FIELD: Final = 3
 ESCAPED: Final = 4
@@ -46,7 +47,7 @@ STARTS_ROW: Final = 0x20  # the byte is the first of a row
 CR: Final = 0x0D
 LF: Final = 0x0A
 
-# Delimiter, quote, escape, CR, LF.
+# Delimiter, quote, escape, CR, LF. A comment character may be the sixth.
 NUM_SPECIAL: Final = 5
 
 
@@ -56,8 +57,8 @@ class CsvDialect:
 
     Parameters
     ----------
-    delimiter : str, default=","
-        One ASCII character between two fields.
+    delimiter : str or None, default=","
+        One ASCII character between two fields. None: each record is one field.
     quotechar : str or None, default='"'
         One ASCII character around fields that hold other special characters. None: quotes are
         ordinary text.
@@ -65,6 +66,9 @@ class CsvDialect:
         One ASCII character that takes the meaning from the next one. None: there is none.
     doublequote : bool, default=True
         Whether two quotes inside a quoted field stand for one.
+    comment : str or None, default=None
+        One ASCII character: a line that begins with it, where a record would begin, is no record,
+        whatever else stands in it. Anywhere else it is text. None: there are no comments.
 
     Raises
     ------
@@ -74,21 +78,22 @@ class CsvDialect:
     Examples
     --------
     >>> CsvDialect(delimiter="\t", quotechar=None)
-    CsvDialect(delimiter='\t', quotechar=None, escapechar=None, doublequote=True)
+    CsvDialect(delimiter='\t', quotechar=None, escapechar=None, doublequote=True, comment=None)
     """
 
-    delimiter: str = ","
+    delimiter: str | None = ","
     quotechar: str | None = '"'
     escapechar: str | None = None
     doublequote: bool = True
+    comment: str | None = None
 
     def __post_init__(self) -> None:
-        _check_character("delimiter", self.delimiter)
-        seen = {self.delimiter: "delimiter"}
-        for name, value in (("quotechar", self.quotechar), ("escapechar", self.escapechar)):
+        seen: dict[str, str] = {}
+        for name in ("delimiter", "quotechar", "escapechar", "comment"):
+            value = getattr(self, name)
             if value is None:
                 continue
-            _check_character(name, value, fix=f"Pass one such character, or {name}=None.")
+            _check_character(name, value)
             if value in seen:
                 raise SettingError(
                     f"{seen[value]} and {name} are both {value!r}.",
@@ -102,13 +107,17 @@ class CsvDialect:
             )
 
 
-def _check_character(name: str, value: object, fix: str = "Pass one such character.") -> None:
+# A line is a record of one field, whatever stands in it.
+LINES: Final = CsvDialect(delimiter=None, quotechar=None)
+
+
+def _check_character(name: str, value: object) -> None:
     """Raise unless the value is one ASCII character that ends no line."""
     is_character = isinstance(value, str) and len(value) == 1 and value.isascii()
     if not is_character or value in ("\r", "\n"):
         raise SettingError(
             f"{name} must be one ASCII character other than a line end, got {quoted(value)}.",
-            fix=fix,
+            fix=f"Pass one such character{'' if name == 'delimiter' else f', or {name}=None'}.",
         )
 
 
@@ -128,15 +137,15 @@ def transition_table(dialect: CsvDialect) -> npt.NDArray[np.uint8]:
         ``ACTION``, and ``STARTS_ROW``. Read-only. In states that a dialect cannot reach the
         machine goes on as in ``IN_FIELD``, so that a scan from there soon joins another.
     """
-    delimiter = ord(dialect.delimiter)
+    delimiter = None if dialect.delimiter is None else ord(dialect.delimiter)
     quote = None if dialect.quotechar is None else ord(dialect.quotechar)
     escape = None if dialect.escapechar is None else ord(dialect.escapechar)
 
     table = np.full((NUM_STATES, 256), IN_FIELD | APPEND, np.uint8)
     for state in (START_FIELD, IN_FIELD, QUOTE_IN_QUOTED):
-        table[state, delimiter] = START_FIELD | END_FIELD
-        table[state, CR] = AFTER_CR | END_RECORD
-        table[state, LF] = START_RECORD | END_RECORD
+        if delimiter is not None:
+            table[state, delimiter] = START_FIELD | END_FIELD
+        table[state, [CR, LF]] = START_RECORD | END_RECORD
     if escape is not None:
         table[[START_FIELD, IN_FIELD], escape] = ESCAPED | SKIP
     if quote is not None:
@@ -149,10 +158,16 @@ def transition_table(dialect: CsvDialect) -> npt.NDArray[np.uint8]:
         table[QUOTE_IN_QUOTED, quote] = IN_QUOTED | APPEND
     else:
         table[[IN_QUOTED, QUOTE_IN_QUOTED, ESCAPE_IN_QUOTED]] = table[IN_FIELD]
-    # The departure from csv: a line end at the start of a record only skips.
-    table[[START_RECORD, AFTER_CR]] = table[START_FIELD] | STARTS_ROW
-    table[[START_RECORD, AFTER_CR], CR] = AFTER_CR | SKIP
-    table[[START_RECORD, AFTER_CR], LF] = START_RECORD | SKIP
+    table[START_RECORD] = table[START_FIELD] | STARTS_ROW
+    # The departures from csv: at the start of a record a line end only skips, and so does a line
+    # that is a comment.
+    table[START_RECORD, [CR, LF]] = START_RECORD | SKIP
+    if dialect.comment is None:
+        table[COMMENT] = table[IN_FIELD]
+    else:
+        table[START_RECORD, ord(dialect.comment)] = COMMENT | SKIP
+        table[COMMENT] = COMMENT | SKIP
+        table[COMMENT, [CR, LF]] = START_RECORD | SKIP
 
     table.flags.writeable = False
     return table
@@ -181,7 +196,7 @@ def closing_bytes(state: int, dialect: CsvDialect) -> bytes:
     >>> closing_bytes(IN_QUOTED, CsvDialect())
     b'"\n'
     """
-    if state in (START_RECORD, AFTER_CR):
+    if state in (START_RECORD, COMMENT):
         return b""
     quote = (dialect.quotechar or "").encode()
     before_line_end = {ESCAPED: b"\n", IN_QUOTED: quote, ESCAPE_IN_QUOTED: b"\n" + quote}
@@ -198,8 +213,8 @@ class Machine(NamedTuple):
     ordinary_entries : ndarray of shape (NUM_STATES,), dtype=uint8
         Entries for a byte without any meaning. In a run of such bytes only the first one can
         change the state.
-    special : ndarray of shape (NUM_SPECIAL,), dtype=uint8
-        All other bytes; one is repeated where there are fewer.
+    special : ndarray of shape (NUM_SPECIAL,) or (NUM_SPECIAL + 1,), dtype=uint8
+        All other bytes; one is repeated where there are fewer than ``NUM_SPECIAL``.
     """
 
     table: npt.NDArray[np.uint8]
@@ -216,5 +231,5 @@ def build_machine(table: npt.NDArray[np.uint8]) -> Machine:
     return Machine(
         table=table,
         ordinary_entries=ordinary_entries,
-        special=np.pad(special, (0, NUM_SPECIAL - special.size), mode="edge"),
+        special=np.pad(special, (0, max(0, NUM_SPECIAL - special.size)), mode="edge"),
     )

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancetnic_dask.config import cache_folder
 from lancetnic_dask.corpus.dialect import CsvDialect
-from lancetnic_dask.corpus.plan import CsvFormat, PartitionPlan, plan_csv
-from lancetnic_dask.corpus.readers import column_positions, iter_rows
+from lancetnic_dask.corpus.formats import FileFormat
+from lancetnic_dask.corpus.plan import PartitionPlan
+from lancetnic_dask.corpus.plan_files import plan_files
+from lancetnic_dask.corpus.readers import check_columns, iter_rows
 from lancetnic_dask.corpus.schema import decode_rows
 from lancetnic_dask.corpus.sources import PathLike, list_files
 from lancetnic_dask.errors import SettingError, quoted
@@ -18,10 +21,13 @@ from lancetnic_dask.html_repr import HtmlTable, html_box, listed
 from lancetnic_dask.settings import column_names
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import dask.dataframe as dd
     import pandas as pd
+
+    from lancetnic_dask.corpus.formats import EncodingErrors
 
 __all__ = ["Corpus", "here"]
 
@@ -63,14 +69,18 @@ class Corpus:
         cls,
         path: PathLike | Sequence[PathLike],
         *,
-        delimiter: str = ",",
+        delimiter: str | None = None,
         quotechar: str | None = '"',
         escapechar: str | None = None,
         doublequote: bool = True,
+        comment: str | None = None,
+        names: Sequence[str] | None = None,
         encoding: str = "utf-8",
+        encoding_errors: EncodingErrors = "strict",
         partition_bytes: int = 16 << 20,
         max_row_bytes: int = 16 << 20,
         storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
     ) -> Corpus:
         r"""Plan CSV files: find where their records start, without keeping anything.
 
@@ -81,22 +91,33 @@ class Corpus:
         ----------
         path : str, os.PathLike or sequence of these
             File, URL, glob, folder, or a list of these.
-        delimiter : str, default=","
-            One ASCII character between cells.
+        delimiter : str or None, default=None
+            One ASCII character between cells. None finds it in the first file, among comma, tab,
+            semicolon and bar; where that leaves no doubt, also whether quotes mean nothing or a
+            backslash escapes them.
         quotechar : str or None, default='"'
             Character around cells that hold separators; None if quotes mean nothing.
         escapechar : str or None, default=None
             Character that takes the next one literally.
         doublequote : bool, default=True
             Whether a doubled quote inside quotes is a quote.
+        comment : str or None, default=None
+            ASCII character that starts a line which is no record.
+        names : sequence of str or None, default=None
+            Names of the columns of files without a header.
         encoding : str, default="utf-8"
-            UTF-8 (a byte order mark is dropped) or an encoding of one byte a character.
+            Any text encoding that Python knows. A byte order mark is dropped.
+        encoding_errors : {'strict', 'replace'}, default='strict'
+            Whether bytes that are no text in the encoding are an error, or become U+FFFD.
         partition_bytes : int, default=16777216
             Length of a partition in bytes, before it is rounded to a record boundary.
         max_row_bytes : int, default=16777216
             A longer record is a bad row.
         storage_options : mapping or None, default=None
             Options of the fsspec file system.
+        cache_dir : str, os.PathLike or None, default=None
+            Where the plain copy is kept of a file that is compressed, or in an encoding that
+            can't be cut at newlines. None for ``lancetnic.cache.dir``.
 
         Returns
         -------
@@ -107,6 +128,8 @@ class Corpus:
         ------
         CorpusError
             If there is no file, or no record below the headers.
+        EncodingError, CacheError
+            If a file that is copied is not in the encoding; if the copy can't be written.
 
         Examples
         --------
@@ -120,19 +143,92 @@ class Corpus:
         ['good', 'bad']
         """
         dialect = CsvDialect(
-            delimiter=delimiter,
+            delimiter="," if delimiter is None else delimiter,
             quotechar=quotechar,
             escapechar=escapechar,
             doublequote=doublequote,
+            comment=comment,
         )
-        csv_format = CsvFormat(
+        file_format = FileFormat(
+            kind="csv",
             dialect=dialect,
+            is_sniffed=delimiter is None,
+            names=None if names is None else tuple(names),
             encoding=encoding,
+            encoding_errors=encoding_errors,
             partition_bytes=partition_bytes,
             max_row_bytes=max_row_bytes,
         )
-        files = list_files(path, storage_options)
-        plan = plan_csv(files, csv_format, storage_options=storage_options, map_tasks=here)
+        return cls._plan(path, file_format, storage_options, cache_dir)
+
+    @classmethod
+    def read_json(
+        cls,
+        path: PathLike | Sequence[PathLike],
+        *,
+        encoding: str = "utf-8",
+        encoding_errors: EncodingErrors = "strict",
+        partition_bytes: int = 16 << 20,
+        max_row_bytes: int = 16 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Corpus:
+        r"""Plan files of JSON Lines, or of an array of objects.
+
+        A field is a column. ``user.name`` is the field ``name`` of the object ``user``, a number
+        a place in an array. An absent field, and null, is missing.
+
+        Parameters
+        ----------
+        path, encoding, encoding_errors, partition_bytes, max_row_bytes, storage_options, cache_dir
+            As in `read_csv`. Copies are made of compressed files, of arrays, and of all that is
+            not UTF-8.
+
+        Returns
+        -------
+        Corpus
+            Its columns are the fields of the first rows of the first file.
+
+        Raises
+        ------
+        CorpusError, EncodingError, CacheError
+            As in `read_csv`, and for a file that is one object.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "reviews.jsonl"
+        >>> _ = path.write_text('{"text": "fine", "user": {"id": 7}}
+        {"text": "bad"}
+        ')
+        >>> corpus = Corpus.read_json(path)
+        >>> corpus.columns, corpus.nrows
+        (('text', 'user.id'), 2)
+        """
+        file_format = FileFormat(
+            kind="json",
+            encoding=encoding,
+            encoding_errors=encoding_errors,
+            partition_bytes=partition_bytes,
+            max_row_bytes=max_row_bytes,
+        )
+        return cls._plan(path, file_format, storage_options, cache_dir)
+
+    @classmethod
+    def _plan(
+        cls,
+        path: PathLike | Sequence[PathLike],
+        file_format: FileFormat,
+        storage_options: Mapping[str, Any] | None,
+        cache_dir: str | os.PathLike[str] | None,
+    ) -> Corpus:
+        plan = plan_files(
+            list_files(path, storage_options),
+            file_format,
+            copies=cache_folder(cache_dir) / "copies",
+            storage_options=storage_options,
+            map_tasks=here,
+        )
         return cls(plan, storage_options)
 
     @property
@@ -179,8 +275,7 @@ class Corpus:
         for name in () if columns is None else names:
             if names.count(name) > 1:
                 raise SettingError(f"columns names {name!r} twice.", None, "Name it once.")
-        for planned in self.plan.files:
-            column_positions(planned, names)
+        check_columns(self.plan, names)
         parts = [self.plan.only(partition) for partition in self.plan.partitions]
         frame: dd.DataFrame = dd.from_map(
             _read_frame,
@@ -204,17 +299,17 @@ class Corpus:
 
     def _repr_html_(self) -> str:
         """Show files, rows and partitions in a notebook, and how the files are read."""
-        csv_format = self.plan.csv_format
-        dialect = asdict(csv_format.dialect)
-        return html_box(
-            "Corpus",
-            {
-                "columns": f"{len(self.columns):,}: {listed(self.columns, show=quoted)}",
-                "dialect": ", ".join(f"{name}={value!r}" for name, value in dialect.items()),
-                "encoding": csv_format.encoding,
-            },
-            _file_table(self.plan),
-        )
+        file_format = self.plan.file_format
+        shown = {
+            "columns": f"{len(self.columns):,}: {listed(self.columns, show=quoted)}",
+            "kind": str(file_format.kind),
+        }
+        if file_format.kind == "csv":
+            dialect = asdict(file_format.dialect).items()
+            shown["dialect"] = ", ".join(f"{name}={value!r}" for name, value in dialect)
+        if file_format.is_text:
+            shown["encoding"] = file_format.encoding
+        return html_box("Corpus", shown, _file_table(self.plan))
 
 
 def here(
@@ -234,7 +329,7 @@ def _read_frame(
     import pandas as pd
 
     tables = [
-        decode_rows(rows, columns, encoding=part.csv_format.encoding)
+        decode_rows(rows, columns, encoding=part.file_format.cell_encoding)
         for rows in iter_rows(part, part.partitions[0], columns, storage_options)
     ]
     if not columns:  # an Arrow table without columns has no rows

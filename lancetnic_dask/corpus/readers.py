@@ -5,12 +5,16 @@ Cells are bytes as they stand in the file, unquoted; what they mean is decided i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lancetnic_dask.corpus import header
 from lancetnic_dask.corpus.csv_parse import CsvParser, ParsedRows
+from lancetnic_dask.corpus.json_fields import read_fields
+from lancetnic_dask.corpus.plan_text import record_dialect
 from lancetnic_dask.corpus.sources import check_unchanged, open_file
-from lancetnic_dask.errors import ColumnError, CorpusError, Location, quoted, suggestion
+from lancetnic_dask.corpus.text_files import read_fasttext
+from lancetnic_dask.errors import ColumnError, CorpusError, Location, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +22,12 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from lancetnic_dask.corpus.formats import Kind
     from lancetnic_dask.corpus.plan import Partition, PartitionPlan, PlannedFile
 
-__all__ = ["RawRows", "column_positions", "iter_rows"]
+__all__ = ["RawRows", "check_columns", "column_positions", "iter_rows"]
 
 _PIECE_BYTES = 4 << 20
-_SEPARATORS = (";", "\t", "|", ",")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,12 @@ class RawRows:
         Cells in each record.
     is_too_long : ndarray of shape (num_rows,), dtype=bool
         Records longer than ``max_row_bytes``; their cells are empty.
+    broken : dict of int to str, default={}
+        Records that could not be cut into cells, by their index here, and why.
+    is_blank : ndarray of shape (num_rows,), dtype=bool, or None, default=None
+        Records of white space alone; None if there are none.
+    has_bytes : bool, default=True
+        Whether `start_byte` is a place in `url`, and not in a copy of it.
     """
 
     url: str
@@ -55,6 +65,9 @@ class RawRows:
     start_byte: np.ndarray
     num_fields: np.ndarray
     is_too_long: np.ndarray
+    broken: Mapping[int, str] = field(default_factory=dict)
+    is_blank: np.ndarray | None = None
+    has_bytes: bool = True
 
     @property
     def num_rows(self) -> int:
@@ -63,7 +76,8 @@ class RawRows:
 
     def location(self, index: int, column: str | None = None) -> Location:
         """Return the place of one record for a message."""
-        return Location(self.url, self.first_row + index + 1, column, int(self.start_byte[index]))
+        byte = int(self.start_byte[index]) if self.has_bytes else None
+        return Location(self.url, self.first_row + index + 1, column, byte)
 
 
 def iter_rows(
@@ -98,73 +112,101 @@ def iter_rows(
         If the file is no longer the one that was planned.
     """
     planned = plan.file_of(partition)
-    check_unchanged(planned.file, storage_options)
-    parser = CsvParser(
-        plan.csv_format.dialect,
-        columns=column_positions(planned, columns),
-        max_row_bytes=plan.csv_format.max_row_bytes,
-    )
+    source = planned.read_from
+    options = storage_options if planned.copy is None else None
+    check_unchanged(source, options)
     row = partition.first_row
-    for parsed in _parse_range(parser, partition, planned.file.url, storage_options):
-        num_rows = len(parsed.start_byte)
-        if num_rows:
-            yield RawRows(
-                url=planned.file.url,
-                first_row=row,
-                num_columns=len(planned.columns),
-                cells=parsed.columns,
-                start_byte=parsed.start_byte + partition.start_byte,
-                num_fields=parsed.num_fields,
-                is_too_long=parsed.is_too_long,
-            )
-        row += num_rows
+    for rows in _read_text(plan, partition, columns, options, row):
+        if rows.num_rows:
+            yield rows
+        row += rows.num_rows
     # Before reading for an early message, and after the last byte for the truth.
-    check_unchanged(planned.file, storage_options)
+    check_unchanged(source, options)
     if row - partition.first_row != partition.num_rows:
         raise CorpusError(
             f"{partition.num_rows} rows were planned and {row - partition.first_row} were read.",
-            Location(planned.file.url, byte=partition.start_byte),
+            plan.place(partition),
             "The file was written to while it was read. Run again when it is at rest.",
         )
 
 
-def column_positions(planned: PlannedFile, columns: Sequence[str]) -> list[int]:
-    """Return the positions of columns in a file, by name.
+def _read_text(
+    plan: PartitionPlan,
+    partition: Partition,
+    columns: Sequence[str],
+    storage_options: Mapping[str, Any] | None,
+    first_row: int,
+) -> Iterator[RawRows]:
+    """Yield the records of a partition of a text file."""
+    planned, file_format = plan.file_of(partition), plan.file_format
+    is_csv = file_format.kind == "csv"
+    parser = CsvParser(
+        record_dialect(file_format),
+        columns=column_positions(planned, columns) if is_csv else [0],
+        max_row_bytes=file_format.max_row_bytes,
+    )
+    row = first_row
+    for parsed in _parse_range(parser, partition, planned.read_from.url, storage_options):
+        rows = RawRows(
+            url=planned.file.url,
+            first_row=row,
+            num_columns=len(planned.columns) if is_csv else 1,
+            cells=parsed.columns,
+            start_byte=parsed.start_byte + partition.start,
+            num_fields=parsed.num_fields,
+            is_too_long=parsed.is_too_long,
+            has_bytes=planned.copy is None,
+        )
+        row += rows.num_rows
+        yield rows if is_csv else _fields_of_lines(rows, columns, file_format.kind)
+
+
+def _fields_of_lines(rows: RawRows, columns: Sequence[str], kind: Kind | None) -> RawRows:
+    """Turn records of one cell, a line, into the wanted fields."""
+    if kind == "json":
+        fields = read_fields(rows.cells[0], columns)
+        broken, is_blank = fields.broken, fields.is_blank
+        # What is too long was not kept, so it is nothing that could be broken.
+        is_blank &= ~rows.is_too_long
+        return replace(rows, cells=fields.cells, broken=broken, is_blank=is_blank)
+    labels, texts, broken = read_fasttext(rows.cells[0])
+    by_name = {"label": labels, "text": texts}
+    return replace(rows, cells=[by_name[name] for name in columns], broken=broken)
+
+
+def check_columns(plan: PartitionPlan, columns: Sequence[str]) -> None:
+    """Check that the files of a plan have columns.
 
     Parameters
     ----------
-    planned : PlannedFile
-        The file; its columns may stand in another order than those of its neighbours.
+    plan : PartitionPlan
+        Of a corpus. A field of JSON may be absent in any row: some file must have shown it.
     columns : sequence of str
         Names.
-
-    Returns
-    -------
-    list of int
-        Positions from 0.
 
     Raises
     ------
     ColumnError
-        If a name is missing, or stands in the header twice.
+        If a name is missing, or stands in a header twice.
     """
-    header = planned.columns
+    if plan.file_format.kind != "json":
+        for planned in plan.files:
+            column_positions(planned, columns)
+        return
+    known = {name: None for planned in plan.files for name in planned.columns}
+    roots = {name.partition(".")[0] for name in known}
     for name in columns:
-        count = header.count(name)
-        if count == 1:
-            continue
-        if count > 1:
-            what = f"The file has {count} columns named {name!r}."
-            fix = "Rename one of them."
-        else:
-            what = f"There is no column {name!r}."
-            fix = suggestion(name, header)
-            separator = next((one for one in _SEPARATORS if one in header[0]), None)
-            if len(header) == 1 and separator is not None:
-                what += f" The file has one column, named {quoted(header[0])}."
-                fix = f"Is the separator {separator!r}? Pass delimiter={separator!r}."
-        raise ColumnError(what, planned.file.url, fix)
-    return [header.index(name) for name in columns]
+        if name not in known and name.partition(".")[0] not in roots:
+            raise ColumnError(
+                f"No field {name!r} is in the first rows.",
+                plan.files[0].file.url,
+                suggestion(name, known),
+            )
+
+
+def column_positions(planned: PlannedFile, columns: Sequence[str]) -> list[int]:
+    """Return the positions of columns in a file, by name; as `header.column_positions`."""
+    return header.column_positions(planned.columns, columns, planned.file.url)
 
 
 def _parse_range(
@@ -173,15 +215,15 @@ def _parse_range(
     url: str,
     storage_options: Mapping[str, Any] | None,
 ) -> Iterator[ParsedRows]:
-    left = partition.stop_byte - partition.start_byte
+    left = partition.stop - partition.start
     with open_file(url, storage_options) as stream:
-        stream.seek(partition.start_byte)
+        stream.seek(partition.start)
         while left:
             data = stream.read(min(_PIECE_BYTES, left))
             if not data:
                 raise CorpusError(
                     f"The file ends {left} bytes before the end of the partition.",
-                    Location(url, byte=partition.stop_byte - left),
+                    Location(url, byte=partition.stop - left),
                     "It was cut while it was read. Run again when it is at rest.",
                 )
             left -= len(data)

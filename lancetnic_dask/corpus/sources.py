@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 from fsspec.core import url_to_fs
 
-from lancetnic_dask.errors import CorpusError, SettingError, quoted
+from lancetnic_dask.errors import CorpusError, LancetnicError, SettingError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -129,6 +129,8 @@ def open_file(url: str, storage_options: Mapping[str, Any] | None = None) -> Ite
     try:
         with fs.open(bare, "rb", **options) as stream:
             yield stream
+    except LancetnicError:  # of who reads, and what it writes
+        raise
     except OSError as error:
         raise CorpusError(
             f"The file cannot be read: {error.strerror or error}.", url, _CHECK_THE_STORE

@@ -71,7 +71,7 @@ class ShardRecipe:
             UNICODE_VERSION,
             asdict(part.files[0].file),
             part.files[0].columns,
-            asdict(part.csv_format),
+            asdict(part.file_format),
             asdict(part.partitions[0]),
             asdict(self),
         ]
@@ -110,7 +110,7 @@ def build_shard(
     numeric, hashes, labels = [], [], []
     set_aside: list[SetAside] = []
     for raw in iter_rows(part, part.partitions[0], roles.names, storage_options):
-        rows = cast_rows(raw, roles, encoding=part.csv_format.encoding, policy=recipe.policy)
+        rows = cast_rows(raw, roles, encoding=part.file_format.cell_encoding, policy=recipe.policy)
         set_aside += rows.set_aside
         for tokenizer, text in zip(tokenizers, rows.texts, strict=True):
             tokenizer.add(text)

@@ -12,25 +12,28 @@ from typing import TYPE_CHECKING
 import psutil
 
 from lancetnic_dask.corpus.plan import PartitionPlan
-from lancetnic_dask.errors import CacheError
-from lancetnic_dask.features.shard import (
-    TokenShard,
-    owner_tag,
-    read_shard,
-    replace_file,
-    write_shard,
-)
+from lancetnic_dask.corpus.sources import check_unchanged
+from lancetnic_dask.corpus.whole_file import explain_cache_errors, owner_tag, replace_file
+from lancetnic_dask.features.shard import TokenShard, read_shard, write_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["ShardCache", "explain_cache_errors"]
+__all__ = ["ShardCache"]
 
 logger = logging.getLogger(__name__)
 
 # `owner_tag`, alone or in the name of an unfinished file. A host's name may end in a number.
 _OWNED = re.compile(r"(?:.*\.)?(?P<host>[^.]+)-(?P<pid>[0-9]{1,9})-[0-9a-f]{12}(?:\.partial)?")
+
+_LEFTOVERS = (
+    "work/*",
+    "plans/*.partial",
+    "copies/*.partial",
+    "fits/*.partial",
+    "shards/*/*.partial",
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class ShardCache:
     """
 
     folder: Path
+
+    @property
+    def copies(self) -> Path:
+        """Where plain copies of files are kept that can't be read as they are."""
+        return self.folder / "copies"
 
     def load(self, fingerprint: str) -> TokenShard | None:
         """Return a kept shard; None if there is none, or one that can't be read."""
@@ -75,7 +83,11 @@ class ShardCache:
         """Return a kept plan; None if there is none, or one that can't be read."""
         path = self._plan_path(fingerprint)
         try:
-            return PartitionPlan.from_json(path.read_text(encoding="utf-8"))
+            plan = PartitionPlan.from_json(path.read_text(encoding="utf-8"))
+            for planned in plan.files:
+                if planned.copy is not None:
+                    check_unchanged(planned.copy)
+            return plan  # noqa: TRY300 - what follows is about faults
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -116,7 +128,13 @@ class ShardCache:
 
     def _remove_leftovers(self) -> None:
         """Remove the work folders and unfinished files of processes that are gone."""
-        for pattern in ("work/*", "plans/*.partial", "fits/*.partial", "shards/*/*.partial"):
+        for pattern in (
+            "work/*",
+            "plans/*.partial",
+            "copies/*.partial",
+            "fits/*.partial",
+            "shards/*/*.partial",
+        ):
             for leftover in self.folder.glob(pattern):
                 if not _is_abandoned(leftover.name):
                     continue
@@ -132,27 +150,6 @@ class ShardCache:
 
     def _plan_path(self, fingerprint: str) -> Path:
         return self.folder / "plans" / f"{fingerprint}.json"
-
-
-@contextmanager
-def explain_cache_errors(folder: Path) -> Iterator[None]:
-    """Turn what the operating system says of a folder into a CacheError.
-
-    Parameters
-    ----------
-    folder : Path
-        Where something is written.
-    """
-    try:
-        yield
-    except CacheError:
-        raise
-    except OSError as error:
-        raise CacheError(
-            f"The cache cannot be written: {error.strerror or error}.",
-            str(folder),
-            "Free some space, pass another cache_dir=, or train with cache=False.",
-        ) from error
 
 
 def _is_abandoned(name: str) -> bool:

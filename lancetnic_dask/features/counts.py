@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lancetnic_dask.corpus.whole_file import explain_cache_errors, replace_file
 from lancetnic_dask.features.build import ShardRecipe, obtain_shard
-from lancetnic_dask.features.cache import ShardCache, explain_cache_errors
 from lancetnic_dask.features.moments import Moments
-from lancetnic_dask.features.shard import TokenShard, replace_file
 from lancetnic_dask.features.split import is_validation
 from lancetnic_dask.jit import kernel
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
     from lancetnic_dask.corpus.plan import PartitionPlan
     from lancetnic_dask.corpus.schema import SetAside
+    from lancetnic_dask.features.cache import ShardCache
+    from lancetnic_dask.features.shard import TokenShard
     from lancetnic_dask.settings import SplitSettings
 
 __all__ = ["PartitionCounts", "count_partition", "count_terms", "write_counts"]

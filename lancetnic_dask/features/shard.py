@@ -7,30 +7,24 @@ never text.
 from __future__ import annotations
 
 import json
-import os
-import socket
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import IO, TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from lancetnic_dask.corpus.schema import SetAside
+from lancetnic_dask.corpus.whole_file import replace_file
 from lancetnic_dask.errors import Location
 from lancetnic_dask.features.tokenize import TokenizedText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
     "TokenShard",
-    "owner_tag",
     "read_arrow",
     "read_shard",
-    "replace_file",
     "write_arrow",
     "write_shard",
 ]
@@ -282,42 +276,3 @@ def read_arrow(path: Path) -> tuple[dict[str, pa.Array], dict[str, Any]]:
     except _BROKEN as error:
         raise ValueError(f"{path} is no whole file of ours: {error}") from error
     return columns, header
-
-
-@contextmanager
-def replace_file(path: Path, *, is_kept: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file beside its name; it gets the name at the end, unless there is an error.
-
-    Parameters
-    ----------
-    path : Path
-        Where; folders are made, and an older file of that name is replaced.
-    is_kept : bool, default=True
-        Whether the file must be whole after a power loss as well: it is then synced before it
-        gets its name. A file that ends with the run need not wait for the disk.
-
-    Yields
-    ------
-    binary file
-        To write to. After an error nothing is left of it.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{owner_tag()}.partial")
-    try:
-        with partial.open("xb") as stream:
-            yield stream
-            stream.flush()
-            if is_kept:
-                os.fsync(stream.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def owner_tag() -> str:
-    """Return host, process and something unique, as ``host-pid-hex``, without a dot.
-
-    Several threads, processes and machines may write the same shard at once. What is left of a
-    process that was killed can be told by it.
-    """
-    return f"{socket.gethostname().replace('.', '_')}-{os.getpid()}-{uuid4().hex[:12]}"

@@ -11,6 +11,7 @@ import gc
 import logging
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from threading import Thread
@@ -22,10 +23,10 @@ from lancetnic_dask.cluster.local import starts_cluster, use_client
 from lancetnic_dask.cluster.memory_watch import MemoryWatch
 from lancetnic_dask.cluster.workers import check_workers
 from lancetnic_dask.config import setting
-from lancetnic_dask.corpus.dialect import CsvDialect
+from lancetnic_dask.corpus.formats import FileFormat
 from lancetnic_dask.corpus.frame import Corpus
-from lancetnic_dask.corpus.plan import read_columns
-from lancetnic_dask.corpus.readers import column_positions
+from lancetnic_dask.corpus.plan_files import read_columns
+from lancetnic_dask.corpus.readers import check_columns
 from lancetnic_dask.corpus.sources import list_files
 from lancetnic_dask.errors import SettingError
 from lancetnic_dask.features.cache import ShardCache
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     import torch
 
     from lancetnic_dask.cluster.budget import MemoryBudget
-    from lancetnic_dask.corpus.plan import CsvFormat
     from lancetnic_dask.pipeline.prepare import CountedCorpus
     from lancetnic_dask.pipeline.request import FitRequest
     from lancetnic_dask.run.folder import Run
@@ -179,14 +179,15 @@ def _sources(path: Any, request: FitRequest) -> Any:
         return None
     if not isinstance(path, Corpus):
         files = list_files(path, request.storage_options)
-        heads = (read_columns(file, request.csv_format, request.storage_options) for file in files)
-        first = next((head for head in heads if head is not None), None)
+        names = request.roles.names
+        first = read_columns(files, request.file_format, names, request.storage_options)
         if first is not None:
-            column_positions(first, request.roles.names)
+            check_columns(first, names)
         return files
-    if request.csv_format.dialect != CsvDialect() or request.csv_format.encoding != "utf-8":
+    given = replace(request.file_format, partition_bytes=1, max_row_bytes=1)
+    if given != FileFormat(is_sniffed=True, partition_bytes=1, max_row_bytes=1):
         raise SettingError(
-            "A Corpus knows its own separator, quotes and encoding.",
+            "A Corpus knows its own separator, quotes, names and encoding.",
             None,
             "Pass them to Corpus.read_csv, not to Classification.",
         )
@@ -200,12 +201,12 @@ def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
         request.memory,
         limit=available_memory(),
         # A worker without a partition would only cost its start.
-        num_cpus=min(available_cpus(), _count_partitions(sources, request.csv_format)),
+        num_cpus=min(available_cpus(), _count_partitions(sources, request.file_format)),
         num_workers=setting("cluster.workers"),
         partition_bytes=max(
-            source.plan.csv_format.partition_bytes
+            source.plan.file_format.partition_bytes
             if isinstance(source, Corpus)
-            else request.csv_format.partition_bytes
+            else request.file_format.partition_bytes
             for source in sources
             if source is not None
         ),
@@ -219,14 +220,14 @@ def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
     )
 
 
-def _count_partitions(sources: Sequence[Any], csv_format: CsvFormat) -> int:
+def _count_partitions(sources: Sequence[Any], file_format: FileFormat) -> int:
     """Return the most partitions that one of the corpora will have, 1 at least."""
     return max(
         1,
         *(
             source.npartitions
             if isinstance(source, Corpus)
-            else sum(-(-file.size // csv_format.partition_bytes) for file in source)
+            else sum(-(-file.size // file_format.partition_bytes) for file in source)
             for source in sources
             if source is not None
         ),

@@ -19,9 +19,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from lancetnic_dask.corpus.schema import SetAside  # noqa: TC001 - msgspec reads it
-from lancetnic_dask.features.cache import explain_cache_errors
+from lancetnic_dask.corpus.whole_file import explain_cache_errors, replace_file
 from lancetnic_dask.features.moments import Moments
-from lancetnic_dask.features.shard import replace_file
 from lancetnic_dask.features.terms import Vocabulary
 from lancetnic_dask.pipeline.prepare import CountedCorpus, ShardRef
 

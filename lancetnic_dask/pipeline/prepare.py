@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lancetnic_dask.corpus.frame import Corpus
-from lancetnic_dask.corpus.plan import plan_csv, plan_fingerprint
-from lancetnic_dask.corpus.readers import column_positions
+from lancetnic_dask.corpus.plan import plan_fingerprint
+from lancetnic_dask.corpus.plan_files import plan_files
+from lancetnic_dask.corpus.readers import check_columns
 from lancetnic_dask.corpus.schema import merge_set_aside
 from lancetnic_dask.errors import CacheError, CorpusError, LabelError, Location, quoted
 from lancetnic_dask.features.counts import count_partition
@@ -101,7 +102,7 @@ class CountedCorpus:
             raise CorpusError(
                 f"Of {part.num_rows} rows {counts.num_training} are to train, "
                 f"{counts.num_validation} to validate and {set_aside} are set aside.",
-                Location(part.files[0].file.url, byte=part.partitions[0].start_byte),
+                part.place(part.partitions[0]),
                 "This is a fault of lancetnic_dask, or of the cache: pass another cache_dir=, and "
                 "report it.",
             )
@@ -126,14 +127,16 @@ def plan_corpus(context: RunContext, source: Corpus | Sequence[SourceFile]) -> C
     if isinstance(source, Corpus):
         corpus = source
     else:
-        fingerprint = plan_fingerprint(source, request.csv_format)
+        fingerprint = plan_fingerprint(source, request.file_format, request.roles.names)
         plan = context.cache.load_plan(fingerprint) if request.uses_cache else None
         if plan is None:
             num_bytes = sum(file.size for file in source)
             with context.console.stage("Plan", total=num_bytes, unit="bytes") as stage:
-                plan = plan_csv(
+                plan = plan_files(
                     source,
-                    request.csv_format,
+                    request.file_format,
+                    columns=request.roles.names,
+                    copies=context.cache.copies,
                     storage_options=request.storage_options,
                     map_tasks=context.map_tasks,
                     advance=stage.advance,
@@ -141,8 +144,7 @@ def plan_corpus(context: RunContext, source: Corpus | Sequence[SourceFile]) -> C
             if request.uses_cache:
                 context.cache.publish_plan(fingerprint, plan)
         corpus = Corpus(plan, request.storage_options)
-    for planned in corpus.plan.files:
-        column_positions(planned, request.roles.names)
+    check_columns(corpus.plan, request.roles.names)
     logger.info("%d rows in %d partitions", corpus.nrows, corpus.npartitions)
     return corpus
 
@@ -190,8 +192,7 @@ def count_corpus(
     )
 
     def describe(index: int) -> Location:
-        part = parts[index]
-        return Location(part.files[0].file.url, byte=part.partitions[0].start_byte)
+        return parts[index].place(parts[index].partitions[0])
 
     nothing = np.zeros(len(request.roles.data_columns))
     counted = CountedCorpus(corpus, split, Moments(nothing, nothing, nothing))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from lancetnic_dask.corpus.plan import CsvFormat
+    from lancetnic_dask.corpus.formats import FileFormat
     from lancetnic_dask.settings import (
         BadRowPolicy,
         ColumnRoles,
@@ -39,7 +39,7 @@ class FitRequest:
     ----------
     model_class : type[nn.Module]
         One of the package's models, or the user's.
-    roles, csv_format, policy
+    roles, file_format, policy
         How the corpus is read.
     features, stop_words, split, training
         What shapes the model.
@@ -63,7 +63,7 @@ class FitRequest:
 
     model_class: type[nn.Module]
     roles: ColumnRoles
-    csv_format: CsvFormat
+    file_format: FileFormat
     policy: BadRowPolicy
     features: FeatureSettings
     stop_words: tuple[str, ...]

@@ -45,7 +45,7 @@ def hyperparameters(
     They are all that decides the model, besides the versions in ``summary.json``, and the code
     of a model class of the user's.
     """
-    training, csv_format = request.training, counted.corpus.plan.csv_format
+    training, file_format = request.training, counted.corpus.plan.file_format
     stop_words = request.features.stop_words
     return {
         "model_params": {
@@ -81,10 +81,13 @@ def hyperparameters(
             "label_column": request.roles.label_column,
             "split_ratio": request.split.split_ratio if counted_val is None else None,
             "on_bad_rows": request.policy,
-            **asdict(csv_format.dialect),
-            "encoding": csv_format.encoding,
-            "partition_bytes": csv_format.partition_bytes,
-            "max_row_bytes": csv_format.max_row_bytes,
+            "kind": file_format.kind,
+            **asdict(file_format.dialect),
+            "names": None if file_format.names is None else list(file_format.names),
+            "encoding": file_format.encoding,
+            "encoding_errors": file_format.encoding_errors,
+            "partition_bytes": file_format.partition_bytes,
+            "max_row_bytes": file_format.max_row_bytes,
         },
     }
 

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta, Struct, field
 
+from lancetnic_dask.corpus.whole_file import owner_tag
 from lancetnic_dask.errors import ModelFileError
-from lancetnic_dask.features.shard import owner_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

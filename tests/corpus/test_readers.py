@@ -14,8 +14,10 @@ from reference_csv import read_records
 
 from lancetnic_dask.corpus import readers
 from lancetnic_dask.corpus.dialect import CsvDialect
+from lancetnic_dask.corpus.formats import FileFormat
 from lancetnic_dask.corpus.frame import here
-from lancetnic_dask.corpus.plan import CsvFormat, PartitionPlan, PlannedFile, plan_csv
+from lancetnic_dask.corpus.plan import PartitionPlan, PlannedFile
+from lancetnic_dask.corpus.plan_files import plan_files
 from lancetnic_dask.corpus.readers import RawRows, column_positions, iter_rows
 from lancetnic_dask.corpus.sources import SourceFile, list_files
 from lancetnic_dask.errors import ColumnError, CorpusError, Location, quoted
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-FORMAT = CsvFormat(dialect=CsvDialect())
+FORMAT = FileFormat(kind="csv", dialect=CsvDialect())
 
 
-def plan(*paths: Path, csv_format: CsvFormat = FORMAT) -> PartitionPlan:
+def plan(*paths: Path, file_format: FileFormat = FORMAT) -> PartitionPlan:
     """Plan files as they are now."""
-    return plan_csv(list_files(paths), csv_format, map_tasks=here)
+    return plan_files(list_files(paths), file_format, map_tasks=here)
 
 
 def read(planned: PartitionPlan, columns: Sequence[str]) -> list[RawRows]:
@@ -158,7 +160,7 @@ def test_rows_know_where_they_are(
     data = b"\xef\xbb\xbf" + write_table([names, *table], line_end="\r\n") + b"last\r\n"
     path = tmp_path_factory.mktemp("rows") / "a.csv"
     path.write_bytes(data)
-    planned = plan(path, csv_format=replace(FORMAT, partition_bytes=partition_bytes))
+    planned = plan(path, file_format=replace(FORMAT, partition_bytes=partition_bytes))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readers, "_PIECE_BYTES", piece_bytes)
@@ -186,7 +188,7 @@ def test_a_row_that_is_too_long_is_marked_and_empty(tmp_path: Path) -> None:
     """It is counted as a row, and the rows beside it are read."""
     path = tmp_path / "a.csv"
     path.write_text("a,b\n1,2\n" + "x" * 20 + ",3\n4,5\n")
-    planned = plan(path, csv_format=replace(FORMAT, max_row_bytes=10))
+    planned = plan(path, file_format=replace(FORMAT, max_row_bytes=10))
 
     batches = read(planned, ["b", "a"])
 

@@ -222,19 +222,19 @@ def _with_range(part: PartitionPlan, **changes: Any) -> PartitionPlan:
 
 
 def _with_format(part: PartitionPlan, **changes: Any) -> PartitionPlan:
-    return replace(part, csv_format=replace(part.csv_format, **changes))
+    return replace(part, file_format=replace(part.file_format, **changes))
 
 
 def _with_dialect(part: PartitionPlan, **changes: Any) -> PartitionPlan:
-    return _with_format(part, dialect=replace(part.csv_format.dialect, **changes))
+    return _with_format(part, dialect=replace(part.file_format.dialect, **changes))
 
 
 OTHER_PARTS: dict[str, Callable[[PartitionPlan], PartitionPlan]] = {
     "url": lambda part: _with_file(part, url="/elsewhere.csv"),
     "size": lambda part: _with_file(part, size=1),
     "change stamp": lambda part: _with_file(part, stamp="later"),
-    "start": lambda part: _with_range(part, start_byte=1),
-    "stop": lambda part: _with_range(part, stop_byte=1),
+    "start": lambda part: _with_range(part, start=1),
+    "stop": lambda part: _with_range(part, stop=1),
     "first row": lambda part: _with_range(part, first_row=1),
     "header": lambda part: replace(
         part, files=(replace(part.files[0], columns=("u", "x", "y", "t")),)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 from reference_features import assert_same_shard, busy_shard, make_shard, write_corpus
 
+from lancetnic_dask.corpus.whole_file import owner_tag
 from lancetnic_dask.errors import CacheError
 from lancetnic_dask.features.build import ShardRecipe, obtain_shard
 from lancetnic_dask.features.cache import ShardCache
-from lancetnic_dask.features.shard import owner_tag
 from lancetnic_dask.settings import ColumnRoles
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_plan_comes_back_as_it_was_published(cache: ShardCache, tmp_path: Path) 
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b"null", b'"x"', b"{}", b"\xff", b'{"format_version": 99}',
-     b'{"format_version": 1, "csv_format": 3}'],
+     b'{"format_version": 1, "file_format": 3}'],
 )  # fmt: skip
 def test_broken_plan_is_told_and_counts_as_none(
     content: bytes, cache: ShardCache, caplog: pytest.LogCaptureFixture

@@ -17,13 +17,13 @@ from reference_features import assert_same_shard, busy_shard, make_shard, names_
 from reference_text import texts
 
 from lancetnic_dask.corpus.schema import SetAside
+from lancetnic_dask.corpus.whole_file import replace_file
 from lancetnic_dask.errors import Location
 from lancetnic_dask.features import shard as shard_module
 from lancetnic_dask.features.shard import (
     TokenShard,
     read_arrow,
     read_shard,
-    replace_file,
     write_arrow,
     write_shard,
 )

@@ -20,8 +20,8 @@ from model_files import edit_manifest, make_model, make_own_model, read_manifest
 from own_models import OwnDense, OwnSparse
 from safetensors.torch import load_file
 
+from lancetnic_dask.corpus.whole_file import owner_tag
 from lancetnic_dask.errors import ModelFileError, TrainingError
-from lancetnic_dask.features.shard import owner_tag
 from lancetnic_dask.models import ScalpelMC
 from lancetnic_dask.run import model_arrays, model_file
 from lancetnic_dask.run.model_file import (
