@@ -189,6 +189,11 @@ def extension_of(url: str) -> str:
     return plain[-1] if plain else ""
 
 
+def is_packed_name(url: str) -> bool:
+    """Tell whether a name says that a file is compressed; only its bytes know."""
+    return PurePosixPath(url.partition("?")[0].lower()).suffix in _PACKED_NAMES
+
+
 def _is_json_object(text: bytes) -> bool:
     """Tell whether the first line is a JSON object with at least one field."""
     line = text.partition(b"\n")[0]

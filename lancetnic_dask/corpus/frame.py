@@ -1,29 +1,36 @@
-"""PartitionPlan -> a lazily partitioned Dask DataFrame of text columns."""
+"""Files, tables and collections -> Corpus: planned, and not yet read."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lancetnic_dask.config import cache_folder
+from lancetnic_dask.corpus.collections import (
+    check_recomputed,
+    collection_kind,
+    collection_token,
+    plan_frame,
+    plan_staged,
+    stage_partition,
+)
+from lancetnic_dask.corpus.dask_frame import dask_frame
 from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.formats import FileFormat
-from lancetnic_dask.corpus.plan import PartitionPlan
-from lancetnic_dask.corpus.plan_files import plan_files
-from lancetnic_dask.corpus.readers import check_columns, iter_rows
-from lancetnic_dask.corpus.schema import decode_rows
+from lancetnic_dask.corpus.plan import PartitionPlan, here
+from lancetnic_dask.corpus.plan_files import plan_files, table_kind
+from lancetnic_dask.corpus.plan_table import copied_piece_bytes
+from lancetnic_dask.corpus.shown import counted, file_table
 from lancetnic_dask.corpus.sources import PathLike, list_files
 from lancetnic_dask.errors import SettingError, quoted
-from lancetnic_dask.html_repr import HtmlTable, html_box, listed
+from lancetnic_dask.html_repr import html_box, listed
 from lancetnic_dask.settings import column_names
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    import dask.bag as db
     import dask.dataframe as dd
     import pandas as pd
 
@@ -37,7 +44,7 @@ _SHOWN_COLUMNS = 20
 class Corpus:
     """A table in files, cut into partitions of whole records and not yet read.
 
-    Make one with `Corpus.read_csv`.
+    Make one with `read_csv`, `read_json`, `read_parquet`, `from_pandas` or `from_dask`.
 
     Parameters
     ----------
@@ -215,6 +222,142 @@ class Corpus:
         return cls._plan(path, file_format, storage_options, cache_dir)
 
     @classmethod
+    def read_parquet(
+        cls,
+        path: PathLike | Sequence[PathLike],
+        *,
+        partition_bytes: int = 16 << 20,
+        max_row_bytes: int = 16 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Corpus:
+        """Plan files of Parquet, or of Arrow (Feather).
+
+        Values of any plain type become text, as they would be written in a CSV file; a field
+        within a column is ``user.name``.
+
+        Parameters
+        ----------
+        path, partition_bytes, max_row_bytes, storage_options, cache_dir
+            As in `read_csv`. A file whose row groups are much larger than a partition is copied.
+
+        Returns
+        -------
+        Corpus
+            Planned by the ends of the files.
+
+        Raises
+        ------
+        CorpusError, CacheError
+            As in `read_csv`, and for a file that is damaged.
+        """
+        file_format = FileFormat(partition_bytes=partition_bytes, max_row_bytes=max_row_bytes)
+        files = list_files(path, storage_options)
+        kind = table_kind(files, file_format, storage_options)
+        return cls._plan(path, replace(file_format, kind=kind), storage_options, cache_dir)
+
+    @classmethod
+    def from_pandas(
+        cls,
+        frame: pd.DataFrame,
+        columns: str | Sequence[str] | None = None,
+        *,
+        partition_bytes: int = 16 << 20,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Corpus:
+        """Keep a pandas DataFrame in the cache folder, and plan that.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            Its values become text as those of Parquet do; NaN, None and NaT are missing.
+        columns : str, sequence of str or None, default=None
+            What is kept; None for all columns.
+        partition_bytes, cache_dir
+            As in `read_csv`.
+
+        Returns
+        -------
+        Corpus
+            Equal frames make equal corpora.
+
+        Raises
+        ------
+        ColumnError, CorpusError, CacheError
+            If a column is missing or holds lists; there is no row; the folder can't be written.
+
+        Examples
+        --------
+        >>> import pandas as pd, tempfile
+        >>> frame = pd.DataFrame({"text": ["fine", None], "stars": [5, 1]})
+        >>> corpus = Corpus.from_pandas(frame, cache_dir=tempfile.mkdtemp())
+        >>> corpus.nrows, corpus.columns
+        (2, ('text', 'stars'))
+        """
+        names = (
+            tuple(map(str, frame.columns)) if columns is None else column_names("columns", columns)
+        )
+        copies = cache_folder(cache_dir) / "copies"
+        return cls(plan_frame(frame, names, copies, partition_bytes=partition_bytes))
+
+    @classmethod
+    def from_dask(
+        cls,
+        collection: dd.DataFrame | db.Bag,
+        columns: str | Sequence[str] | None = None,
+        *,
+        partition_bytes: int = 16 << 20,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Corpus:
+        """Compute a Dask DataFrame or Bag once, keep it in the cache folder, and plan that.
+
+        Parameters
+        ----------
+        collection : dask.dataframe.DataFrame or dask.bag.Bag
+            Computed one partition after the other, by Dask's current scheduler. Elements of a
+            Bag are dicts, or tuples of the columns.
+        columns : str, sequence of str or None, default=None
+            What is kept; None for all columns of a DataFrame.
+        partition_bytes, cache_dir
+            As in `read_csv`.
+
+        Returns
+        -------
+        Corpus
+            Of what was computed.
+
+        Raises
+        ------
+        CorpusError
+            If it gave other rows than an earlier time, or none.
+        ColumnError, CacheError
+            As in `from_pandas`.
+        SettingError
+            If the columns of a Bag are not named.
+        """
+        kind = collection_kind(collection)
+        if kind not in ("dask", "bag"):
+            raise SettingError(
+                f"{quoted(collection)} is no Dask collection.",
+                None,
+                "Pass a dask.dataframe.DataFrame or a dask.bag.Bag.",
+            )
+        if columns is None and kind == "bag":
+            raise SettingError("The columns of a Bag are not known.", None, "Pass columns=[...].")
+        given: Any = collection
+        names = column_names("columns", list(given.columns) if columns is None else columns)
+        copies = cache_folder(cache_dir) / "copies"
+        wanted = given[list(names)] if kind == "dask" else given
+        what = f"Dask {type(collection).__name__}"
+        piece_bytes = copied_piece_bytes(partition_bytes)
+        staged = [
+            stage_partition(part.compute(), names, copies, what, piece_bytes)
+            for part in wanted.to_delayed()
+        ]
+        check_recomputed(staged, collection_token(collection, names), copies, kind=kind)
+        return cls(plan_staged(staged, names, kind=kind, partition_bytes=partition_bytes))
+
+    @classmethod
     def _plan(
         cls,
         path: PathLike | Sequence[PathLike],
@@ -269,31 +412,18 @@ class Corpus:
         RecordError, EncodingError
             When a partition is computed that holds a row of another shape, or no text.
         """
-        import dask.dataframe as dd
-
         names = self.columns if columns is None else column_names("columns", columns)
         for name in () if columns is None else names:
             if names.count(name) > 1:
                 raise SettingError(f"columns names {name!r} twice.", None, "Name it once.")
-        check_columns(self.plan, names)
-        parts = [self.plan.only(partition) for partition in self.plan.partitions]
-        frame: dd.DataFrame = dd.from_map(
-            _read_frame,
-            parts,
-            columns=names,
-            storage_options=self.storage_options,
-            meta=_to_pandas(_empty_table(names)),
-            label="lancetnic-read",
-            enforce_metadata=False,
-        )
-        return frame
+        return dask_frame(self.plan, names, self.storage_options)
 
     def __repr__(self) -> str:
         names = ", ".join(map(quoted, self.columns[:_SHOWN_COLUMNS]))
         num_more = len(self.columns) - _SHOWN_COLUMNS
         return (
-            f"Corpus({_counted(len(self.plan.files), 'file')}, {_counted(self.nrows, 'row')}, "
-            f"{_counted(self.npartitions, 'partition')}, columns {names}"
+            f"Corpus({counted(len(self.plan.files), 'file')}, {counted(self.nrows, 'row')}, "
+            f"{counted(self.npartitions, 'partition')}, columns {names}"
             f"{f' and {num_more} more' if num_more > 0 else ''})"
         )
 
@@ -309,73 +439,4 @@ class Corpus:
             shown["dialect"] = ", ".join(f"{name}={value!r}" for name, value in dialect)
         if file_format.is_text:
             shown["encoding"] = file_format.encoding
-        return html_box("Corpus", shown, _file_table(self.plan))
-
-
-def here(
-    function: Callable[..., Any],
-    items: Iterable[tuple[Any, ...]],
-    *,
-    name: str,  # noqa: ARG001 - part of the MapTasks protocol
-) -> Iterator[Any]:
-    """Run tasks one after the other in this process (the `MapTasks` of a small job)."""
-    return (function(*item) for item in items)
-
-
-def _read_frame(
-    part: PartitionPlan, columns: Sequence[str], storage_options: Mapping[str, Any] | None
-) -> pd.DataFrame:
-    """Read one partition as pandas (a worker's task)."""
-    import pandas as pd
-
-    tables = [
-        decode_rows(rows, columns, encoding=part.file_format.cell_encoding)
-        for rows in iter_rows(part, part.partitions[0], columns, storage_options)
-    ]
-    if not columns:  # an Arrow table without columns has no rows
-        return pd.DataFrame(index=pd.RangeIndex(part.num_rows))
-    return _to_pandas(pa.concat_tables([_empty_table(columns), *tables]))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _file_table(plan: PartitionPlan) -> HtmlTable:
-    """Return partitions, rows and bytes of each file, and of all."""
-    from dask.utils import format_bytes
-
-    num_partitions = Counter(partition.file_index for partition in plan.partitions)
-    rows = [
-        (
-            _without_query(planned.file.url),
-            num_partitions[index],
-            planned.num_rows,
-            format_bytes(planned.file.size),
-        )
-        for index, planned in enumerate(plan.files)
-    ]
-    size = format_bytes(sum(planned.file.size for planned in plan.files))
-    return HtmlTable(
-        caption="Files",
-        columns=("file", "partitions", "rows", "size"),
-        rows=rows,
-        total=(_counted(len(rows), "file"), len(plan.partitions), plan.num_rows, size),
-    )
-
-
-def _without_query(url: str) -> str:
-    """Leave out what follows "?" in a URL: it may be a signature, and notebooks are shared."""
-    address, mark, _ = url.partition("?")
-    return f"{address}?…" if mark and "://" in address else url
-
-
-def _empty_table(columns: Sequence[str]) -> pa.Table:
-    return pa.table({name: pa.array([], pa.large_string()) for name in columns})
-
-
-def _to_pandas(table: pa.Table) -> pd.DataFrame:
-    import pandas as pd
-
-    frame: pd.DataFrame = table.to_pandas(types_mapper=lambda _: pd.StringDtype("pyarrow"))
-    return frame
+        return html_box("Corpus", shown, file_table(self.plan))

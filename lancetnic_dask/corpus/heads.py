@@ -122,7 +122,7 @@ def read_head(
     is_array = False
     if kind == "json":
         is_array = is_json_array(text)
-        refuse_json_object(text, file.url)
+        refuse_json_object(text, file.url, is_whole=len(head) < _HEAD_BYTES)
     return FileHead(file, kind, compression, is_array)
 
 

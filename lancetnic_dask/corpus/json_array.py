@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["is_json_array", "iter_elements", "refuse_json_object"]
 
 _WHITE_SPACE = re.compile(r"[ \t\r\n]*")
+# Numbers are not looked at, however many digits they have.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 _LINE_ENDS = str.maketrans("\r\n", "  ")
-# An object on several lines, or one whose first field holds rows.
-_ONE_OBJECT = re.compile(rb'\{[ \t]*\r?\n|\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\[\s*[\[{]')
-_FIELD = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
-_SHOWN_FIELDS = 3
+_FIELD = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
 # A cut element is looked at again only when so much more has come.
 _GROWTH = 2
 
@@ -34,18 +33,47 @@ def is_json_array(head: bytes) -> bool:
     return head.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
 
-def refuse_json_object(head: bytes, url: str) -> None:
-    """Raise CorpusError if a file of JSON is one object that holds rows in its fields."""
-    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
-    if _ONE_OBJECT.match(text) is None:
+def refuse_json_object(head: bytes, url: str, *, is_whole: bool) -> None:
+    """Raise CorpusError if a file of JSON is one object, and neither lines nor an array.
+
+    Parameters
+    ----------
+    head : bytes
+        From the start of the file.
+    url : str
+        For the message.
+    is_whole : bool
+        Whether that is all of it.
+    """
+    text = head.removeprefix(codecs.BOM_UTF8).decode("utf-8", "ignore").lstrip()
+    line, _, rest = text.partition("\n")
+    if rest.strip():
+        # Of an object on several lines the first is not whole.
+        is_one = line.startswith("{") and line.rstrip().endswith(("{", "[", ","))
+    else:
+        is_one = is_whole and _holds_rows(line)
+    if not is_one:
         return
     first = _FIELD.search(text)
-    name = "rows" if first is None else first[1].decode("utf-8", "replace")
+    name = "rows" if first is None else first[1]
     raise CorpusError(
         f"The file is one JSON object, with the field {quoted(name)}, and no lines or array of "
         "objects.",
         url,
-        f"Write the rows of the field as an array of objects, or as lines: jq -c '.[{name!r}][]'.",
+        "Write the rows in it as an array of objects, or as lines: "
+        f"jq -c '.[{json.dumps(name)}][]'.",
+    )
+
+
+def _holds_rows(line: str) -> bool:
+    """Tell whether a line is an object of lists of lists or of objects."""
+    try:
+        found = _DECODER.decode(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and any(
+        isinstance(value, list) and value and isinstance(value[0], (list, dict))
+        for value in found.values()
     )
 
 
@@ -94,7 +122,7 @@ def iter_elements(texts: Iterator[str], *, url: str, max_row_bytes: int) -> Iter
             reader.expect(",", f"There is no comma after element {number}", url)
     if reader.peek():
         raise CorpusError(
-            f"Something follows the end of the JSON array: {quoted(reader.text[:20])}.", url
+            f"Something follows the end of the JSON array: {quoted(reader.rest[:20])}.", url
         )
 
 
@@ -105,19 +133,14 @@ def _element(reader: _Buffer, number: int, url: str, max_row_bytes: int) -> str:
             url,
             'Each element must be an object, such as {"text": "…", "label": "…"}.',
         )
-    decoder = json.JSONDecoder()
     while True:
+        size = len(reader.text) - reader.position
         try:
-            _, stop = decoder.raw_decode(reader.text, reader.position)
-        except (json.JSONDecodeError, RecursionError) as error:
-            size = len(reader.text) - reader.position
+            _, stop = _DECODER.raw_decode(reader.text, reader.position)
+            size = stop - reader.position
+        except (ValueError, RecursionError) as error:
             if size > max_row_bytes:
-                raise CorpusError(
-                    f"Element {number} of the JSON array is broken, or longer than "
-                    f"{max_row_bytes} characters.",
-                    Location(url, row=number),
-                    "Correct it, or pass a larger max_row_bytes.",
-                ) from error
+                raise _too_long(number, url, max_row_bytes) from error
             if reader.grow(max(1, (_GROWTH - 1) * size)):
                 continue
             raise CorpusError(
@@ -126,9 +149,19 @@ def _element(reader: _Buffer, number: int, url: str, max_row_bytes: int) -> str:
                 Location(url, row=number),
                 "Correct it, or fetch the file again.",
             ) from error
+        if size > max_row_bytes:
+            raise _too_long(number, url, max_row_bytes)
         found = reader.text[reader.position : stop]
         reader.position = stop
         return found
+
+
+def _too_long(number: int, url: str, max_row_bytes: int) -> CorpusError:
+    return CorpusError(
+        f"Element {number} of the JSON array is broken, or longer than {max_row_bytes} characters.",
+        Location(url, row=number),
+        "Correct it, or pass a larger max_row_bytes.",
+    )
 
 
 class _Buffer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -24,6 +24,8 @@ _WHITE_SPACE = b" \t\r\n"
 _STRING = msgspec.json.Decoder(str)
 _DICT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
+# The first half of a pair without the second one.
+_LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _NAMED_CONSTANTS = re.compile(rb"\b(?:NaN|-?Infinity)\b")
 
 
@@ -107,17 +109,16 @@ def field_names(lines: Iterable[bytes]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for line in lines:
         try:
-            value = msgspec.json.decode(line)
-        except (ValueError, RecursionError):
+            _add_names(line, "", names)
+        except (ValueError, RecursionError):  # the row will be told of when it is read
             continue
-        if isinstance(value, dict):
-            _add_names(value, "", names)
     return tuple(names)
 
 
-def _add_names(value: dict[str, Any], prefix: str, names: dict[str, None]) -> None:
-    for key, inner in value.items():
-        if isinstance(inner, dict) and inner:
+def _add_names(raw: bytes, prefix: str, names: dict[str, None]) -> None:
+    for key, value in _DICT.decode(raw).items():
+        inner = bytes(value)
+        if inner[:1] == b"{" and inner[1:].lstrip(_WHITE_SPACE)[:1] != b"}":
             _add_names(inner, f"{prefix}{key}.", names)
         else:
             names[f"{prefix}{key}"] = None
@@ -185,15 +186,19 @@ def _text_of(raw: bytes) -> bytes:
     """Return the text of a JSON value."""
     if raw[:1] == b'"':
         return _STRING.decode(raw).encode()
+    if raw[:1] in (b"{", b"["):
+        raw.decode()  # else bytes that are no text would pass unseen
     return b"" if raw == b"null" else raw
 
 
 def _reason(line: bytes, error: Exception) -> str:
     """Say why a line is no JSON object, to follow "The row cannot be read: "."""
     message = str(error).removeprefix("JSON is malformed: ")
+    if isinstance(error, UnicodeDecodeError) or "UTF-8" in message:
+        return "it holds bytes that are not UTF-8"
     if isinstance(error, RecursionError):
         message = "objects nested too deeply"
-    elif "surrogate" in message:
+    elif _LONE_SURROGATE.search(line) is not None:
         message = "half of a character, a lone surrogate"
     elif "truncated" in message:
         return "it is JSON that is cut short"

@@ -26,6 +26,7 @@ __all__ = [
     "Partition",
     "PartitionPlan",
     "PlannedFile",
+    "here",
     "plan_fingerprint",
 ]
 
@@ -42,6 +43,16 @@ class MapTasks(Protocol):
     def __call__(  # noqa: D102 - the class docstring tells
         self, function: Callable[..., T], items: Iterable[tuple[Any, ...]], *, name: str
     ) -> Iterator[T]: ...
+
+
+def here(
+    function: Callable[..., Any],
+    items: Iterable[tuple[Any, ...]],
+    *,
+    name: str,  # noqa: ARG001 - part of the MapTasks protocol
+) -> Iterator[Any]:
+    """Run tasks one after the other in this process (the `MapTasks` of a small job)."""
+    return (function(*item) for item in items)
 
 
 @dataclass(frozen=True)

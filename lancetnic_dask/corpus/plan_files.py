@@ -8,6 +8,7 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lancetnic_dask.corpus.arrow_files import read_units
 from lancetnic_dask.corpus.heads import (
     FileHead,
     found_dialect,
@@ -16,7 +17,8 @@ from lancetnic_dask.corpus.heads import (
     read_text_columns,
 )
 from lancetnic_dask.corpus.plan import CORPUS_VERSION, PartitionPlan, PlannedFile
-from lancetnic_dask.corpus.plan_text import plan_text
+from lancetnic_dask.corpus.plan_table import plan_tables
+from lancetnic_dask.corpus.plan_text import plan_text, scan_share
 from lancetnic_dask.corpus.sources import SourceFile, list_files, open_file
 from lancetnic_dask.corpus.whole_file import explain_cache_errors, replace_file
 from lancetnic_dask.errors import CorpusError, SettingError
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lancetnic_dask.corpus.formats import FileFormat
+    from lancetnic_dask.corpus.formats import FileFormat, Kind
     from lancetnic_dask.corpus.plan import MapTasks
 
-__all__ = ["plan_files", "read_columns"]
+__all__ = ["plan_files", "read_columns", "table_kind"]
 
 logger = logging.getLogger(__name__)
 
@@ -84,12 +86,15 @@ def plan_files(
     """
     heads, file_format = _look_at(files, file_format, storage_options)
     if not file_format.is_text:
-        raise CorpusError(
-            f"Files of {file_format.kind} cannot be read yet.",
-            heads[0].file.url,
-            "Write the table as CSV or JSON Lines.",
+        return plan_tables(
+            [_as_table(head) for head in heads],
+            file_format,
+            copies=copies,
+            storage_options=storage_options,
+            map_tasks=map_tasks,
+            advance=advance,
         )
-    planned = _copied(heads, file_format, copies, storage_options, map_tasks)
+    planned = _copied(heads, file_format, copies, storage_options, map_tasks, advance)
     if file_format.kind == "csv":
         options = storage_options if planned[0].copy is None else None
         with open_file(planned[0].read_from.url, options) as stream:
@@ -138,6 +143,10 @@ def read_columns(
         if head is None:
             continue
         known = replace(file_format, kind=head.kind)
+        if not known.is_text:
+            url = _as_table(head).url
+            columns_found = read_units(url, head.kind, storage_options).columns  # type: ignore[arg-type]
+            return PartitionPlan(known, (PlannedFile(file, columns_found, 0),), ())
         with open_plain(head, known, storage_options) as pieces:
             again: Iterator[bytes] = pieces
             if known.kind == "csv":
@@ -146,6 +155,29 @@ def read_columns(
         if found is not None:
             return PartitionPlan(known, (PlannedFile(file, found[0], 0),), ())
     return None
+
+
+def table_kind(
+    files: Sequence[SourceFile],
+    file_format: FileFormat,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Kind:
+    """Return which kind of table the first file is that holds anything.
+
+    Raises
+    ------
+    CorpusError
+        If it is text, or every file is empty.
+    """
+    heads = (read_head(file, file_format, storage_options) for file in files)
+    head = next((head for head in heads if head is not None), None)
+    if head is not None and head.is_table:
+        return head.kind
+    raise CorpusError(
+        "The file is empty." if head is None else f"The file is {head.kind}, and no table.",
+        files[0].url if head is None else head.file.url,
+        "Pass a file of Parquet or Arrow, or read it with Corpus.read_csv or Corpus.read_json.",
+    )
 
 
 def _look_at(
@@ -179,12 +211,24 @@ def _look_at(
     return heads, replace(file_format, kind=first.kind)
 
 
+def _as_table(head: FileHead) -> SourceFile:
+    """Return a file of Parquet or Arrow, which packs its columns itself."""
+    if head.compression is not None:
+        raise CorpusError(
+            f"The {head.kind} file is compressed as a whole, with {head.compression}.",
+            head.file.url,
+            "Unpack it first: its columns are compressed already.",
+        )
+    return head.file
+
+
 def _copied(
     heads: Sequence[FileHead],
     file_format: FileFormat,
     copies: Path | None,
     storage_options: Mapping[str, Any] | None,
     map_tasks: MapTasks,
+    advance: Callable[[int], object] | None,
 ) -> list[PlannedFile]:
     """Have plain copies made of the files that need one."""
     needed = [head for head in heads if head.is_copied(file_format)]
@@ -203,6 +247,8 @@ def _copied(
             planned.append(PlannedFile(head.file, (), 0))
         else:
             planned.append(PlannedFile(head.file, (), 0, copy.file, copy.num_replaced))
+            if advance is not None:
+                advance(head.file.size - scan_share(planned[-1]))
     return planned
 
 

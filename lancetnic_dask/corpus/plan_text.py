@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lancetnic_dask.corpus.formats import FileFormat
     from lancetnic_dask.corpus.plan import MapTasks
 
-__all__ = ["plan_text", "record_dialect"]
+__all__ = ["plan_text", "record_dialect", "scan_share"]
 
 _FIRST_READ_BYTES = 1 << 16
 
@@ -60,7 +60,7 @@ def plan_text(
     map_tasks : MapTasks
         Runs the scans.
     advance : callable or None, default=None
-        Told the bytes of each scan when it is done.
+        Told the bytes of each scan when it is done; of a copied file fewer, see `scan_share`.
 
     Returns
     -------
@@ -106,7 +106,8 @@ def plan_text(
         scans[index].append(scan)
         starts[index].append(start)
         if advance is not None:
-            advance(stop - start)
+            planned = heads[index][0]
+            advance(scan_share(planned) * (stop - start) // planned.read_from.size)
     counted, partitions = [], []
     for index, (planned, columns, _) in enumerate(heads):
         first_row = 0
@@ -142,6 +143,11 @@ def scan_range(
         stream.seek(start_byte)
         data = stream.read(stop_byte - start_byte)
     return scan_block(data, transition_table(dialect))
+
+
+def scan_share(planned: PlannedFile) -> int:
+    """Return how many of a file's bytes count as the work of scanning, and not of copying it."""
+    return planned.file.size // (1 if planned.copy is None else 2)
 
 
 def _options(

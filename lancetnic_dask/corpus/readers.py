@@ -8,7 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow.compute as pc
+
 from lancetnic_dask.corpus import header
+from lancetnic_dask.corpus.arrow_files import iter_batches
 from lancetnic_dask.corpus.csv_parse import CsvParser, ParsedRows
 from lancetnic_dask.corpus.json_fields import read_fields
 from lancetnic_dask.corpus.plan_text import record_dialect
@@ -19,7 +23,6 @@ from lancetnic_dask.errors import ColumnError, CorpusError, Location, suggestion
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy as np
     import pyarrow as pa
 
     from lancetnic_dask.corpus.formats import Kind
@@ -116,7 +119,8 @@ def iter_rows(
     options = storage_options if planned.copy is None else None
     check_unchanged(source, options)
     row = partition.first_row
-    for rows in _read_text(plan, partition, columns, options, row):
+    read = _read_text if plan.file_format.is_text else _read_table
+    for rows in read(plan, partition, columns, options, row):
         if rows.num_rows:
             yield rows
         row += rows.num_rows
@@ -159,6 +163,45 @@ def _read_text(
         )
         row += rows.num_rows
         yield rows if is_csv else _fields_of_lines(rows, columns, file_format.kind)
+
+
+def _read_table(
+    plan: PartitionPlan,
+    partition: Partition,
+    columns: Sequence[str],
+    storage_options: Mapping[str, Any] | None,
+    first_row: int,
+) -> Iterator[RawRows]:
+    """Yield the rows of a partition of Parquet or Arrow."""
+    planned = plan.file_of(partition)
+    # A copy is of cells, whatever it was copied from.
+    kind: Any = "arrow" if planned.copy is not None else plan.file_format.kind
+    pieces = iter_batches(
+        planned.read_from.url,
+        kind,
+        partition.start,
+        partition.stop,
+        columns or planned.columns[:1],  # rows without columns are still counted
+        storage_options=storage_options,
+    )
+    row = first_row
+    for cells in pieces:
+        num_rows = len(cells[0])
+        row_bytes = np.zeros(num_rows, np.int64)
+        for column in cells:
+            row_bytes += np.asarray(pc.binary_length(column))
+        rows = RawRows(
+            url=planned.file.url,
+            first_row=row,
+            num_columns=len(cells),
+            cells=cells[: len(columns)],
+            start_byte=np.zeros(num_rows, np.int64),
+            num_fields=np.full(num_rows, len(cells), np.int32),
+            is_too_long=row_bytes > plan.file_format.max_row_bytes,
+            has_bytes=False,
+        )
+        row += rows.num_rows
+        yield rows
 
 
 def _fields_of_lines(rows: RawRows, columns: Sequence[str], kind: Kind | None) -> RawRows:

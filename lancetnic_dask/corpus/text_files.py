@@ -31,9 +31,9 @@ def read_fasttext(
         found = []
         rest = line.lstrip()
         while rest.startswith(_PREFIX):
-            label, _, rest = rest.partition(b" ")
+            label = rest.split(maxsplit=1)[0]
             found.append(label.removeprefix(_PREFIX))
-            rest = rest.lstrip()
+            rest = rest[len(label) :].lstrip()
         if len(found) > 1:
             broken[index] = "it has several labels, and one is expected"
         labels.append(found[0] if len(found) == 1 else b"")

@@ -23,11 +23,13 @@ from lancetnic_dask.cluster.local import starts_cluster, use_client
 from lancetnic_dask.cluster.memory_watch import MemoryWatch
 from lancetnic_dask.cluster.workers import check_workers
 from lancetnic_dask.config import setting
-from lancetnic_dask.corpus.formats import FileFormat
+from lancetnic_dask.corpus.collections import collection_kind
+from lancetnic_dask.corpus.formats import FileFormat, is_packed_name
 from lancetnic_dask.corpus.frame import Corpus
 from lancetnic_dask.corpus.plan_files import read_columns
 from lancetnic_dask.corpus.readers import check_columns
 from lancetnic_dask.corpus.sources import list_files
+from lancetnic_dask.corpus.typed_cells import frame_table
 from lancetnic_dask.errors import SettingError
 from lancetnic_dask.features.cache import ShardCache
 from lancetnic_dask.features.weighting import FittedFeatures
@@ -67,6 +69,9 @@ if TYPE_CHECKING:
 __all__ = ["fit_classifier"]
 
 logger = logging.getLogger(__name__)
+
+# What a compressed file of text unpacks to, for the number of workers.
+_UNPACKED_TIMES = 4
 
 
 def fit_classifier(request: FitRequest) -> Run:
@@ -173,10 +178,17 @@ def _check_training(request: FitRequest) -> torch.device:
 def _sources(path: Any, request: FitRequest) -> Any:
     """List the files of a path, and look for the columns in the first, before anything starts.
 
-    A Corpus knows its own.
+    A Corpus knows its own; other collections are computed when there are workers.
     """
     if path is None:
         return None
+    kind = collection_kind(path)
+    if kind is not None:
+        _refuse_file_options(request, f"A {type(path).__name__} has no")
+        if kind != "bag":
+            first_rows = path.iloc[:0] if kind == "pandas" else path._meta  # noqa: SLF001 - no other way
+            frame_table(first_rows, request.roles.names, type(path).__name__)
+        return path
     if not isinstance(path, Corpus):
         files = list_files(path, request.storage_options)
         names = request.roles.names
@@ -184,14 +196,19 @@ def _sources(path: Any, request: FitRequest) -> Any:
         if first is not None:
             check_columns(first, names)
         return files
+    _refuse_file_options(request, "A Corpus knows its own")
+    return path
+
+
+def _refuse_file_options(request: FitRequest, what: str) -> None:
+    """Refuse options of files for what is none."""
     given = replace(request.file_format, partition_bytes=1, max_row_bytes=1)
     if given != FileFormat(is_sniffed=True, partition_bytes=1, max_row_bytes=1):
         raise SettingError(
-            "A Corpus knows its own separator, quotes, names and encoding.",
+            f"{what} separator, quotes, names and encoding.",
             None,
             "Pass them to Corpus.read_csv, not to Classification.",
         )
-    return path
 
 
 def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
@@ -222,15 +239,24 @@ def _decide_budget(request: FitRequest, sources: Sequence[Any]) -> MemoryBudget:
 
 def _count_partitions(sources: Sequence[Any], file_format: FileFormat) -> int:
     """Return the most partitions that one of the corpora will have, 1 at least."""
-    return max(
-        1,
-        *(
-            source.npartitions
-            if isinstance(source, Corpus)
-            else sum(-(-file.size // file_format.partition_bytes) for file in source)
-            for source in sources
-            if source is not None
-        ),
+    return max(1, *(_num_partitions(source, file_format) for source in sources))
+
+
+def _num_partitions(source: Any, file_format: FileFormat) -> int:
+    """Return how many partitions a corpus will have, roughly where it isn't planned yet."""
+    if source is None:
+        return 0
+    if hasattr(source, "npartitions"):
+        return int(source.npartitions)
+    if collection_kind(source) == "pandas":
+        return -(-int(source.memory_usage().sum()) // file_format.partition_bytes)
+    return sum(
+        -(
+            -file.size
+            * (_UNPACKED_TIMES if is_packed_name(file.url) else 1)
+            // file_format.partition_bytes
+        )
+        for file in source
     )
 
 

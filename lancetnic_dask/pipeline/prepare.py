@@ -5,13 +5,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lancetnic_dask.corpus.collections import (
+    check_recomputed,
+    collection_kind,
+    collection_token,
+    plan_frame,
+    plan_staged,
+    stage_partition,
+)
 from lancetnic_dask.corpus.frame import Corpus
 from lancetnic_dask.corpus.plan import plan_fingerprint
 from lancetnic_dask.corpus.plan_files import plan_files
+from lancetnic_dask.corpus.plan_table import copied_piece_bytes
 from lancetnic_dask.corpus.readers import check_columns
 from lancetnic_dask.corpus.schema import merge_set_aside
 from lancetnic_dask.errors import CacheError, CorpusError, LabelError, Location, quoted
@@ -21,12 +30,11 @@ from lancetnic_dask.features.moments import Moments
 from lancetnic_dask.features.vocabulary import build_vocabulary, count_merged_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
+    from lancetnic_dask.corpus.collections import CollectionKind
     from lancetnic_dask.corpus.plan import PartitionPlan
     from lancetnic_dask.corpus.schema import SetAside
-    from lancetnic_dask.corpus.sources import SourceFile
     from lancetnic_dask.features.counts import PartitionCounts
     from lancetnic_dask.features.terms import Vocabulary
     from lancetnic_dask.pipeline.context import RunContext
@@ -121,10 +129,13 @@ class CountedCorpus:
         self.set_aside = merge_set_aside([*self.set_aside, *counts.set_aside])
 
 
-def plan_corpus(context: RunContext, source: Corpus | Sequence[SourceFile]) -> Corpus:
+def plan_corpus(context: RunContext, source: Any) -> Corpus:
     """Plan a corpus, or find its plan in the cache, and check that it has the columns."""
     request = context.request
-    if isinstance(source, Corpus):
+    kind = collection_kind(source)
+    if kind is not None:
+        corpus = _computed(context, source, kind)
+    elif isinstance(source, Corpus):
         corpus = source
     else:
         fingerprint = plan_fingerprint(source, request.file_format, request.roles.names)
@@ -147,6 +158,25 @@ def plan_corpus(context: RunContext, source: Corpus | Sequence[SourceFile]) -> C
     check_columns(corpus.plan, request.roles.names)
     logger.info("%d rows in %d partitions", corpus.nrows, corpus.npartitions)
     return corpus
+
+
+def _computed(context: RunContext, source: Any, kind: CollectionKind) -> Corpus:
+    """Compute a collection once, a bounded number of partitions at a time, and keep it."""
+    names, copies = context.request.roles.names, context.cache.copies
+    partition_bytes = context.request.file_format.partition_bytes
+    if kind == "pandas":
+        return Corpus(plan_frame(source, names, copies, partition_bytes=partition_bytes))
+    piece_bytes = copied_piece_bytes(partition_bytes)
+    what = f"Dask {type(source).__name__}"
+    parts = source[list(names)].to_delayed() if kind == "dask" else source.to_delayed()
+    items = ((context.client.compute(part), names, copies, what, piece_bytes) for part in parts)
+    staged = []
+    with context.console.stage("Compute", total=len(parts), unit="partitions") as stage:
+        for one in context.map_tasks(stage_partition, items, name="compute"):
+            staged.append(one)
+            stage.advance(1)
+    check_recomputed(staged, collection_token(source, names), copies, kind=kind)
+    return Corpus(plan_staged(staged, names, kind=kind, partition_bytes=partition_bytes))
 
 
 def count_corpus(

@@ -28,7 +28,7 @@ __all__ = ["Stage", "TextBar", "Unit", "open_bar", "printable"]
 
 logger = logging.getLogger(__name__)
 
-Unit = Literal["rows", "bytes", "lists"]
+Unit = Literal["rows", "bytes", "lists", "partitions"]
 
 # Four times a second is smooth to the eye; a notebook sends three messages for each drawing.
 _REDRAW_SECONDS = 0.25
@@ -38,6 +38,7 @@ _SUFFIXES: dict[Unit, tuple[str, int]] = {
     "rows": (" rows", 1000),
     "bytes": ("B", 1024),
     "lists": (" lists", 1000),
+    "partitions": (" partitions", 1000),
 }
 # What gives way where the bar itself would have fewer letters than that: unit, speed, amount.
 _BAR_LETTERS = 8
@@ -90,7 +91,7 @@ class TextBar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
         One line.
     total : int or None
         What there is to do; None, or 0, shows no share and no time left.
-    unit : {'rows', 'bytes', 'lists'}
+    unit : {'rows', 'bytes', 'lists', 'partitions'}
         Of all amounts.
     memory : callable or None
         ``memory()`` returns bytes in use and the budget in bytes. Asked when the bar is drawn,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancetnic_dask import Corpus
-from lancetnic_dask.corpus import frame as frame_module
+from lancetnic_dask.corpus import dask_frame
 from lancetnic_dask.corpus.frame import here
 from lancetnic_dask.errors import (
     ColumnError,
@@ -113,7 +113,7 @@ def test_any_table_in_two_files_is_read_back(
     corpus = Corpus.read_csv(folder, partition_bytes=partition_bytes)
 
     parts = [
-        frame_module._read_frame(corpus.plan.only(partition), names, None)
+        dask_frame._read_frame(corpus.plan.only(partition), names, None)
         for partition in corpus.plan.partitions
     ]
     assert [len(part) for part in parts] == [one.num_rows for one in corpus.plan.partitions]

@@ -242,7 +242,7 @@ def test_bytes_that_are_no_text_are_named_in_transcoding(tmp_path: Path) -> None
          "Unpack it first."),
         (b'{"train": [["a", "b"], ["c", "d"]]}',
          "The file is one JSON object, with the field 'train', and no lines or array of objects.",
-         "Write the rows of the field as an array of objects, or as lines: jq -c '.['train'][]'."),
+         "Write the rows in it as an array of objects, or as lines: jq -c '.[\"train\"][]'."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named(data: bytes, what: str, fix: str, tmp_path: Path) -> None:

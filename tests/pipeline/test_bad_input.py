@@ -63,7 +63,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[LancetnicError], str]] 
     (
         "the wrong separator",
         GOOD.replace(",", ";"),
-        {},
+        {"delimiter": ","},
         ColumnError,
         (
             "There is no column 'text'. The file has one column, named 'text;size;label'.\n"
