@@ -8,7 +8,9 @@ never change the model.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
@@ -21,20 +23,29 @@ __all__ = [
     "BadRowPolicy",
     "ColumnRoles",
     "FeatureSettings",
+    "NumberFormat",
+    "Role",
     "SplitSettings",
     "TrainingSettings",
+    "check_split",
     "column_names",
 ]
 
-BadRowPolicy = Literal["error", "skip"]
+BadRowPolicy = Literal["error", "skip", "quarantine"]
+Role = Literal["text", "data", "category", "label", "group", "time"]
 
 _MOST_STATES = 2**63 - 1
 _LONGEST_NGRAM = 16
+# The plain one, and those that don't break or are thin: between digits they look the same.
+_SPACES = " \xa0\u202f\u2009"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRoles:
     """Which columns are read, and as what.
+
+    Texts, data and categories are the inputs; a column is one of them at most. A group or a time
+    may be an input as well, but never the label: a class would stand on one side only.
 
     Parameters
     ----------
@@ -44,33 +55,138 @@ class ColumnRoles:
         Columns of numbers.
     label_column : str or None
         Column of classes; None when predicting.
+    category_columns : tuple of str, default=()
+        Columns whose cells are names as a whole.
+    group_column : str or None, default=None
+        Rows with the same cell here fall on the same side of the split.
+    time_column : str or None, default=None
+        The latest rows validate.
+    time_format : str or None, default=None
+        Of the time, as in ``datetime.strptime``; None reads ISO 8601 and plain numbers.
     """
 
     text_columns: tuple[str, ...]
     data_columns: tuple[str, ...]
     label_column: str | None
+    category_columns: tuple[str, ...] = ()
+    group_column: str | None = None
+    time_column: str | None = None
+    time_format: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.text_columns and not self.data_columns:
+        if not self.inputs:
             raise SettingError(
                 "There is no column to learn from.",
                 None,
-                "Pass text_column=, data_column=, or both.",
+                "Pass text_column=, data_column= or category_column=.",
             )
-        names = self.names
-        for name in names:
-            if names.count(name) > 1:
+        label = () if self.label_column is None else (self.label_column,)
+        named = (*self.inputs, *label)
+        for name in named:
+            if named.count(name) > 1:
+                category = ", category_column" if self.category_columns else ""
                 raise SettingError(
                     f"Column {name!r} has two roles.",
                     None,
-                    "Name it once among text_column, data_column and label_column.",
+                    f"Name it once among text_column, data_column{category} and label_column.",
                 )
+        self._check_split_columns()
+
+    def _check_split_columns(self) -> None:
+        for role, name in (("group", self.group_column), ("time", self.time_column)):
+            if name is not None and name == self.label_column:
+                raise SettingError(
+                    f"Column {name!r} is the label and the {role}.",
+                    None,
+                    f"Pass another {role}_column=; a class would stand on one side only.",
+                )
+        if self.group_column is not None and self.time_column is not None:
+            raise SettingError(
+                "There are a group_column and a time_column.",
+                None,
+                "Pass one of them: a point in time cuts through groups.",
+            )
+        if self.time_format is not None:
+            if self.time_column is None:
+                raise SettingError(
+                    f"time_format is {quoted(self.time_format)} and there is no time_column.",
+                    None,
+                    "Pass time_column=, or leave time_format out.",
+                )
+            _check_time_format(self.time_format)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns to learn from: texts, data, categories."""
+        return (*self.text_columns, *self.data_columns, *self.category_columns)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns that are read, in the order of their roles."""
-        label = () if self.label_column is None else (self.label_column,)
-        return (*self.text_columns, *self.data_columns, *label)
+        """All columns that are read, each once: the inputs, then label, group and time."""
+        others = (self.label_column, self.group_column, self.time_column)
+        return tuple(dict.fromkeys((*self.inputs, *(name for name in others if name is not None))))
+
+    def positions(self, role: Role) -> tuple[int, ...]:
+        """Return where in `names` the columns of a role stand; none if it has no column.
+
+        Examples
+        --------
+        >>> roles = ColumnRoles(
+        ...     text_columns=("title",), data_columns=(), label_column="class",
+        ...     category_columns=("shop",), group_column="shop",
+        ... )
+        >>> roles.names, roles.positions("category"), roles.positions("group")
+        (('title', 'shop', 'class'), (1,), (1,))
+        """
+        of_role: dict[Role, tuple[str | None, ...]] = {
+            "text": self.text_columns,
+            "data": self.data_columns,
+            "category": self.category_columns,
+            "label": (self.label_column,),
+            "group": (self.group_column,),
+            "time": (self.time_column,),
+        }
+        return tuple(self.names.index(name) for name in of_role[role] if name is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberFormat:
+    """How numbers are written in files.
+
+    Parameters
+    ----------
+    decimal : str, default="."
+        The character before the fraction.
+    thousands : str or None, default=None
+        The character between groups of three digits; None has no groups. A space stands for the
+        spaces that don't break as well.
+    """
+
+    decimal: str = "."
+    thousands: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("decimal", "thousands"):
+            value = getattr(self, name)
+            if name == "thousands" and (value is None or value in tuple(_SPACES)):
+                continue
+            if not _is_mark(value):
+                raise SettingError(
+                    f"{name} is {quoted(value)}.",
+                    None,
+                    "Pass one character that is no digit, letter or sign, for example '.'.",
+                )
+        if self.decimal == self.thousands:
+            raise SettingError(
+                f"decimal and thousands are both {quoted(self.decimal)}.",
+                None,
+                "Pass two different characters.",
+            )
+
+    @property
+    def separators(self) -> str:
+        """The characters that may stand between groups of digits, if any."""
+        return _SPACES if self.thousands in tuple(_SPACES) else self.thousands or ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +242,17 @@ class SplitSettings:
         on the same side.
     random_state : int, default=42
         Key of the split, from 0.
+    stratify : bool, default=False
+        Whether each class gives the same share of its rows.
     """
 
     split_ratio: float = 0.2
     random_state: int = 42
+    stratify: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.stratify, bool):
+            raise SettingError(f"stratify is {quoted(self.stratify)}.", None, "Pass True or False.")
         if not _is_real(self.split_ratio) or not 0.0 < self.split_ratio < 1.0:
             raise SettingError(
                 f"split_ratio is {quoted(self.split_ratio)}.",
@@ -217,6 +338,29 @@ class TrainingSettings:
         return asdict(self)
 
 
+def check_split(roles: ColumnRoles, split: SplitSettings) -> None:
+    """Check that columns and split go together.
+
+    Parameters
+    ----------
+    roles : ColumnRoles
+        What each column is.
+    split : SplitSettings
+        How rows are chosen to validate.
+
+    Raises
+    ------
+    SettingError
+        With a time column and `stratify`. (`ColumnRoles` refuses a group and a time by itself.)
+    """
+    if split.stratify and roles.time_column is not None:
+        raise SettingError(
+            "There are stratify=True and a time_column.",
+            None,
+            "Pass one of them: the latest rows have the classes that they have.",
+        )
+
+
 def column_names(option: str, value: str | Iterable[str] | None) -> tuple[str, ...]:
     """Read lancetnic's "one name, a list of names, or None" as a tuple of names.
 
@@ -255,6 +399,28 @@ def _set(settings: object, **values: object) -> None:
     """
     for name, value in values.items():
         object.__setattr__(settings, name, value)
+
+
+def _is_mark(value: object) -> bool:
+    """Tell whether a value is one character that can be no part of a number, and no padding."""
+    is_one = isinstance(value, str) and len(value) == 1 and value.isprintable()
+    return is_one and not (str(value).isalnum() or value in ("+", "-", " "))
+
+
+def _check_time_format(time_format: object) -> None:
+    """Refuse what ``strptime`` doesn't understand now, and not at the first row."""
+    try:
+        shown = datetime(2001, 2, 3, tzinfo=UTC).strftime(time_format)  # type: ignore[arg-type]
+        datetime.strptime(shown, time_format)  # type: ignore[arg-type]  # noqa: DTZ007
+        is_known = "%" in time_format  # type: ignore[operator]
+    except (ValueError, TypeError, re.error):
+        is_known = False
+    if not is_known:
+        raise SettingError(
+            f"time_format is {quoted(time_format)}.",
+            None,
+            "Pass a format of datetime.strptime, for example '%d.%m.%Y %H:%M'.",
+        )
 
 
 def _is_real(value: object) -> TypeGuard[float]:

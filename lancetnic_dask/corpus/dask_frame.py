@@ -66,7 +66,12 @@ def _read_frame(
     import pandas as pd
 
     tables = [
-        decode_rows(rows, columns, encoding=part.file_format.cell_encoding)
+        decode_rows(
+            rows,
+            columns,
+            encoding=part.file_format.cell_encoding,
+            encoding_errors=part.file_format.encoding_errors,
+        )
         for rows in iter_rows(part, part.partitions[0], columns, storage_options)
     ]
     if not columns:  # an Arrow table without columns has no rows

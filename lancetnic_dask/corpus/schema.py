@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancetnic_dask.corpus.encodings import encoding_advice
 from lancetnic_dask.errors import EncodingError, Location, RecordError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lancetnic_dask.corpus.formats import EncodingErrors
     from lancetnic_dask.corpus.readers import RawRows
     from lancetnic_dask.settings import BadRowPolicy, ColumnRoles
 
@@ -34,6 +36,8 @@ __all__ = [
 
 # What is a number, and what around it is nothing: prediction reads cells by the same two.
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_NOTHING = "neither a word nor a number"
+_SAMPLE_BYTES = 1 << 16
 _OR_SKIP = ", or leave such rows out with on_bad_rows='skip'"
 # Unicode white space, and NUL: some programs fill cells of a fixed width with it.
 PADDING = (
@@ -75,12 +79,15 @@ class CastRows:
         Labels as written; None without a label column.
     set_aside : list of SetAside
         What of the raw rows is not here, each reason once.
+    num_replaced : int, default=0
+        Characters that were no text and became U+FFFD, in rows that are used or not.
     """
 
     texts: list[pa.Array]
     numeric: np.ndarray
     labels: pa.Array | None
     set_aside: list[SetAside]
+    num_replaced: int = 0
 
     @property
     def num_rows(self) -> int:
@@ -94,10 +101,19 @@ class _Sieve:
     `way_out` goes on the sentence that tells how to mend a row; empty where rows can't be skipped.
     """
 
-    def __init__(self, rows: RawRows, policy: BadRowPolicy, way_out: str = "") -> None:
+    def __init__(
+        self,
+        rows: RawRows,
+        policy: BadRowPolicy,
+        *,
+        encoding_errors: EncodingErrors = "strict",
+        way_out: str = "",
+    ) -> None:
         self.rows = rows
         self.policy = policy
+        self.encoding_errors = encoding_errors
         self.way_out = way_out
+        self.num_replaced = 0
         self.keep = np.ones(rows.num_rows, dtype=bool)
         self.found: dict[str, SetAside] = {}
 
@@ -130,7 +146,12 @@ class _Sieve:
 
 
 def cast_rows(
-    rows: RawRows, roles: ColumnRoles, *, encoding: str, policy: BadRowPolicy
+    rows: RawRows,
+    roles: ColumnRoles,
+    *,
+    encoding: str,
+    policy: BadRowPolicy,
+    encoding_errors: EncodingErrors = "strict",
 ) -> CastRows:
     """Give raw cells the types of their roles.
 
@@ -144,6 +165,8 @@ def cast_rows(
         Of the cells.
     policy : {'error', 'skip'}
         What to do with a row that can't be used.
+    encoding_errors : {'strict', 'replace'}, default='strict'
+        Whether a cell that is not text makes its row a bad one.
 
     Returns
     -------
@@ -154,12 +177,12 @@ def cast_rows(
     Raises
     ------
     RecordError
-        Under 'error': a row with too few or too many cells or longer than the limit, a cell
-        that is no number or infinite, a missing label.
+        Under 'error': a row that is no record, with too few or too many cells or longer than the
+        limit, a cell that is no number or infinite, a missing label.
     EncodingError
         Under 'error': a cell that is not text in the encoding.
     """
-    sieve = _Sieve(rows, policy, _OR_SKIP)
+    sieve = _Sieve(rows, policy, encoding_errors=encoding_errors, way_out=_OR_SKIP)
     _check_shape(sieve)
     sieve.drop_quietly(_is_header(rows, roles.names, encoding), "the header once more")
     num_texts = len(roles.text_columns)
@@ -177,7 +200,7 @@ def cast_rows(
     if roles.label_column is not None:
         labels = _decode(sieve, rows.cells[num_inputs], roles.label_column, encoding)
     # Before the labels: a line of nothing but separators is no error.
-    sieve.drop_quietly(_is_blank(texts, numeric), "neither a word nor a number")
+    sieve.drop_quietly(_is_blank(texts, numeric), _NOTHING)
     if labels is not None:
         _require_labels(sieve, labels, roles.label_column)
     if not sieve.keep.all():
@@ -185,10 +208,16 @@ def cast_rows(
         texts = [text.filter(mask) for text in texts]
         numeric = numeric[sieve.keep]
         labels = None if labels is None else labels.filter(mask)
-    return CastRows(texts, numeric, labels, list(sieve.found.values()))
+    return CastRows(texts, numeric, labels, list(sieve.found.values()), sieve.num_replaced)
 
 
-def decode_rows(rows: RawRows, names: Sequence[str], *, encoding: str) -> pa.Table:
+def decode_rows(
+    rows: RawRows,
+    names: Sequence[str],
+    *,
+    encoding: str,
+    encoding_errors: EncodingErrors = "strict",
+) -> pa.Table:
     """Give raw cells names and nothing else: every record, every column as text.
 
     Parameters
@@ -199,23 +228,27 @@ def decode_rows(rows: RawRows, names: Sequence[str], *, encoding: str) -> pa.Tab
         Names of the columns.
     encoding : str
         Of the cells.
+    encoding_errors : {'strict', 'replace'}, default='strict'
+        Whether a cell that is not text is an error.
 
     Returns
     -------
     pyarrow.Table
-        `rows.num_rows` rows of large_string columns.
+        Large_string columns; a line of white space among JSON Lines is left out.
 
     Raises
     ------
     RecordError, EncodingError
-        For a row of another shape than the header, or a cell that is not text.
+        For a row that is no record, or of another shape than the header, or a cell that is not
+        text.
     """
-    sieve = _Sieve(rows, "error")
+    sieve = _Sieve(rows, "error", encoding_errors=encoding_errors)
     _check_shape(sieve)
     texts = [
         _decode(sieve, cells, name, encoding) for cells, name in zip(rows.cells, names, strict=True)
     ]
-    return pa.table(texts, names=list(names))
+    table = pa.table(texts, names=list(names))
+    return table if rows.is_blank is None else table.filter(pa.array(~rows.is_blank))
 
 
 def merge_set_aside(parts: Iterable[SetAside]) -> list[SetAside]:
@@ -241,6 +274,8 @@ def merge_set_aside(parts: Iterable[SetAside]) -> list[SetAside]:
 
 def _check_shape(sieve: _Sieve) -> None:
     rows = sieve.rows
+    if rows.is_blank is not None:
+        sieve.drop_quietly(rows.is_blank, _NOTHING)
     first = sieve.drop(rows.is_too_long, "more bytes than max_row_bytes")
     if first is not None:
         raise RecordError(
@@ -255,6 +290,21 @@ def _check_shape(sieve: _Sieve) -> None:
             rows.location(first),
             sieve.fix("Check quotes and separators there"),
         )
+    _check_broken(sieve)
+
+
+def _check_broken(sieve: _Sieve) -> None:
+    """Set aside, or tell of, records that could not be read as such."""
+    rows = sieve.rows
+    for index, reason in sorted(rows.broken.items()):
+        if rows.is_too_long[index]:  # not kept, so that it is nothing else
+            continue
+        is_this = np.zeros(rows.num_rows, np.bool_)
+        is_this[index] = True
+        if sieve.drop(is_this, f"what cannot be read: {reason}") is not None:
+            raise RecordError(
+                f"The row cannot be read: {reason}.", rows.location(index), sieve.fix("Correct it")
+            )
 
 
 def _decode(sieve: _Sieve, cells: pa.Array, name: str, encoding: str) -> pa.Array:
@@ -263,6 +313,13 @@ def _decode(sieve: _Sieve, cells: pa.Array, name: str, encoding: str) -> pa.Arra
         return _decode_whole(cells, encoding)
     except (pa.ArrowInvalid, UnicodeDecodeError):
         values = cells.to_pylist()
+        if sieve.encoding_errors == "replace":
+            texts = [value.decode(encoding, "replace") for value in values]
+            sieve.num_replaced += sum(
+                text.count("\ufffd") - value.decode(encoding, "ignore").count("\ufffd")
+                for text, value in zip(texts, values, strict=True)
+            )
+            return pa.array(texts, pa.large_string())
         bad = [_undecodable(value, encoding) for value in values]
         is_bad = np.array([byte is not None for byte in bad])
         first = sieve.drop(is_bad, f"bytes that are not {encoding}", name)
@@ -270,14 +327,18 @@ def _decode(sieve: _Sieve, cells: pa.Array, name: str, encoding: str) -> pa.Arra
             raise EncodingError(
                 f"Byte {bad[first]:#04x} is not {encoding}: {quoted(values[first])}.",
                 sieve.rows.location(first, name),
-                sieve.fix(
-                    "Pass the encoding of the file, for example encoding='cp1251' or 'cp1252'"
-                ),
+                sieve.fix(_advice(values, bad, encoding)),
             ) from None
         emptied = [
             b"" if byte is not None else value for value, byte in zip(values, bad, strict=True)
         ]
         return _decode_whole(pa.array(emptied, pa.large_binary()), encoding)
+
+
+def _advice(values: list[bytes], bad: list[int | None], encoding: str) -> str:
+    """Return which encoding the cells may be in, without the full stop."""
+    wrong = [value for value, byte in zip(values, bad, strict=True) if byte is not None]
+    return encoding_advice(b"\n".join(wrong)[:_SAMPLE_BYTES], wrong=encoding).rstrip(".")
 
 
 def _decode_whole(cells: pa.Array, encoding: str) -> pa.Array:

@@ -109,9 +109,17 @@ def build_shard(
     tokenizers = [Tokenizer() for _ in roles.text_columns]
     numeric, hashes, labels = [], [], []
     set_aside: list[SetAside] = []
+    num_replaced = 0
     for raw in iter_rows(part, part.partitions[0], roles.names, storage_options):
-        rows = cast_rows(raw, roles, encoding=part.file_format.cell_encoding, policy=recipe.policy)
+        rows = cast_rows(
+            raw,
+            roles,
+            encoding=part.file_format.cell_encoding,
+            policy=recipe.policy,
+            encoding_errors=part.file_format.encoding_errors,
+        )
         set_aside += rows.set_aside
+        num_replaced += rows.num_replaced
         for tokenizer, text in zip(tokenizers, rows.texts, strict=True):
             tokenizer.add(text)
         numeric.append(rows.numeric)
@@ -126,6 +134,7 @@ def build_shard(
         label_values=label_values,
         row_hash=np.concatenate([np.empty((0, 2), np.uint64), *hashes]),
         set_aside=tuple(merge_set_aside(set_aside)),
+        num_replaced=num_replaced,
     )
 
 

@@ -56,6 +56,8 @@ class PartitionCounts:
         Of the training rows.
     set_aside : tuple of SetAside
         Rows that are on neither side.
+    num_replaced : int, default=0
+        Characters that were no text and became U+FFFD.
     num_entries : int, default=0
         Pairs of a training row and a term in it: entries of the encoded rows, at most. 0 where
         terms are not counted.
@@ -67,6 +69,7 @@ class PartitionCounts:
     validation_labels: Counter[str]
     moments: Moments
     set_aside: tuple[SetAside, ...] = field(default=())
+    num_replaced: int = 0
     num_entries: int = 0
 
 
@@ -125,6 +128,7 @@ def count_partition(
         validation_labels=_count_labels(shard, validates),
         moments=Moments.of(shard.numeric[~validates]),
         set_aside=shard.set_aside,
+        num_replaced=shard.num_replaced,
         num_entries=num_entries,
     )
 

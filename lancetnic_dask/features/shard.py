@@ -31,7 +31,7 @@ __all__ = [
 
 # Raised when the layout changes, and when the same bytes of a corpus give other numbers, labels
 # or hashes: it is part of the fingerprint of every shard.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 # What Arrow and we say of bytes that are no shard.
 _BROKEN = (pa.ArrowException, OSError, LookupError, AttributeError, TypeError, ValueError)
@@ -56,6 +56,8 @@ class TokenShard:
         128-bit hash of the feature columns of each row, without label.
     set_aside : tuple of SetAside
         Rows of the partition that are not in the shard.
+    num_replaced : int, default=0
+        Characters that were no text and became U+FFFD.
     """
 
     texts: tuple[TokenizedText, ...]
@@ -64,6 +66,7 @@ class TokenShard:
     label_values: tuple[str, ...]
     row_hash: np.ndarray
     set_aside: tuple[SetAside, ...] = ()
+    num_replaced: int = 0
 
     def __post_init__(self) -> None:
         # One type for arrays that were just made and for mapped ones: kernels are compiled once,
@@ -116,6 +119,7 @@ def write_shard(shard: TokenShard, path: Path) -> None:
         "num_texts": len(shard.texts),
         "num_data_columns": shard.numeric.shape[1],
         "set_aside": [asdict(part) for part in shard.set_aside],
+        "num_replaced": shard.num_replaced,
     }
     write_arrow(columns, header, path)
 
@@ -179,6 +183,7 @@ def _assemble(columns: dict[str, pa.Array], header: dict[str, Any]) -> TokenShar
             SetAside(part["reason"], part["count"], Location(**part["first"]))
             for part in header["set_aside"]
         ),
+        num_replaced=int(header["num_replaced"]),
     )
 
 

@@ -36,7 +36,7 @@ __all__ = ["Fit", "KeptFits"]
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _SCHEMA = pa.schema([("term", pa.string()), ("document_frequency", pa.int64())])
 _METADATA_KEY = b"lancetnic_fit"
 
@@ -65,6 +65,7 @@ class _Counts(Struct, frozen=True):
     validation_labels: dict[str, int]
     moments: tuple[list[float], list[float], list[float]]
     set_aside: list[SetAside]
+    num_replaced: int
 
 
 class _Record(Struct, frozen=True):
@@ -176,6 +177,7 @@ class KeptFits:
             training_labels=Counter(counts.training_labels),
             validation_labels=Counter(counts.validation_labels),
             set_aside=counts.set_aside,
+            num_replaced=counts.num_replaced,
         )
 
 
@@ -190,4 +192,5 @@ def _counts_of(counted: CountedCorpus) -> _Counts:
         validation_labels=counted.validation_labels,
         moments=(moments.count.tolist(), moments.mean.tolist(), moments.squares.tolist()),
         set_aside=counted.set_aside,
+        num_replaced=counted.num_replaced,
     )

@@ -87,6 +87,7 @@ class CountedCorpus:
     training_labels: Counter[str] = field(default_factory=Counter)
     validation_labels: Counter[str] = field(default_factory=Counter)
     set_aside: list[SetAside] = field(default_factory=list)
+    num_replaced: int = 0
 
     @property
     def num_training(self) -> int:
@@ -127,6 +128,7 @@ class CountedCorpus:
         self.validation_labels.update(counts.validation_labels)
         self.moments = self.moments.merge(counts.moments)
         self.set_aside = merge_set_aside([*self.set_aside, *counts.set_aside])
+        self.num_replaced += counts.num_replaced
 
 
 def plan_corpus(context: RunContext, source: Any) -> Corpus:
@@ -283,6 +285,12 @@ def _warn_of_set_aside(counted: CountedCorpus) -> None:
     for group in counted.set_aside:
         logger.warning(
             "%d rows with %s were left out, the first at %s", group.count, group.reason, group.first
+        )
+    plan = counted.corpus.plan
+    num_replaced = counted.num_replaced + sum(planned.num_replaced for planned in plan.files)
+    if num_replaced:
+        logger.warning(
+            "%d characters that are not %s became U+FFFD", num_replaced, plan.file_format.encoding
         )
 
 

@@ -222,7 +222,8 @@ def test_a_bad_row_is_an_error_from_the_worker(tmp_path: Path, client: Client) -
     assert str(encoding.value) == (
         "Byte 0xe9 is not utf-8: b'caf\\xe9'.\n"
         f"  at {path}, row 11, column 'text', byte 79\n"
-        "  Pass the encoding of the file, for example encoding='cp1251' or 'cp1252'."
+        "  It looks like cp1252 or cp1250 or cp1257: pass encoding='cp1252', or "
+        "encoding_errors='replace'."
     )
 
 

@@ -17,7 +17,7 @@ from lancetnic_dask.corpus.formats import FileFormat
 from lancetnic_dask.corpus.frame import Corpus, here
 from lancetnic_dask.corpus.plan_files import plan_files
 from lancetnic_dask.corpus.sources import list_files
-from lancetnic_dask.errors import CacheError, CorpusError, EncodingError
+from lancetnic_dask.errors import CacheError, CorpusError, EncodingError, RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,6 +199,21 @@ def test_a_copy_is_made_once_and_anew_when_the_file_changes(tmp_path: Path) -> N
         assert rows_of(corpus) == rows
 
     assert len(list((tmp_path / "copies").iterdir())) >= 2
+
+
+def test_a_broken_line_of_json_is_named(tmp_path: Path) -> None:
+    """With its row, whatever the partitions; blank lines are no rows."""
+    text = as_lines() + "  \n" + '{"text": "cut' + "\n" + as_lines()
+    corpus = read(tmp_path, "table.jsonl", text.encode())
+
+    with pytest.raises(RecordError) as caught:
+        rows_of(corpus)
+
+    byte = len(as_lines().encode()) + 3
+    assert str(caught.value) == (
+        "The row cannot be read: it is JSON that is cut short.\n"
+        f"  at {tmp_path / 'table.jsonl'}, row 23, byte {byte}\n  Correct it."
+    )
 
 
 @pytest.mark.parametrize("packer", ["gzip", "bz2", "xz", "zstd"])

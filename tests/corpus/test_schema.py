@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -286,7 +287,8 @@ def test_bytes_of_another_encoding_are_named(column: int, name: str) -> None:
     assert str(caught.value) == (
         "Byte 0xe9 is not utf-8: b'caf\\xe9'.\n"
         f"  at a.csv, row 102, column {name!r}, byte 5100\n"
-        "  Pass the encoding of the file, for example encoding='cp1251' or 'cp1252', or "
+        "  It looks like cp1252 or cp1250 or cp1257: pass encoding='cp1252', or "
+        "encoding_errors='replace', or "
         "leave such rows out with on_bad_rows='skip'."
     )
     kept = cast(rows, policy="skip")
@@ -535,9 +537,8 @@ def test_decode_rows_offers_no_option_that_it_lacks() -> None:
         "  Check quotes and separators there.": raw_rows([(b"", b"")], num_fields=[3]),
         "Byte 0xff is not utf-8: b'\\xff'.\n"
         "  at a.csv, row 101, column 'b', byte 5000\n"
-        "  Pass the encoding of the file, for example encoding='cp1251' or 'cp1252'.": raw_rows(
-            [(b"", b"\xff")]
-        ),
+        "  It looks like cp1251 or koi8-r or cp1258: pass encoding='cp1251', or "
+        "encoding_errors='replace'.": raw_rows([(b"", b"\xff")]),
     }
 
     for message, rows in cases.items():
@@ -571,3 +572,37 @@ def test_a_header_in_the_middle_is_no_row() -> None:
 
     assert cast.num_rows == 2
     assert [(part.reason, part.count) for part in cast.set_aside] == [("the header once more", 1)]
+
+
+def test_bytes_that_are_no_text_may_be_replaced() -> None:
+    """And are counted; their rows stay."""
+    rows = raw_rows(
+        [(b"caf\xe9", b"1", b"a"), (b"\xff\xff", b"2", b"a"), ("\ufffd ok".encode(), b"3", b"a")]
+    )
+
+    cast = cast_rows(rows, ROLES, encoding="utf-8", policy="error", encoding_errors="replace")
+
+    assert cast.texts[0].to_pylist() == ["caf\ufffd", "\ufffd\ufffd", "\ufffd ok"]
+    assert cast.num_replaced == 3
+    assert cast.set_aside == []
+
+
+def test_a_record_that_could_not_be_read_is_a_bad_row() -> None:
+    """With its reason; blank lines are none under any policy."""
+    rows = replace(
+        raw_rows([(b"good", b"1", b"a"), (b"", b"", b""), (b"", b"", b"")]),
+        broken={1: "it is JSON that is cut short"},
+        is_blank=np.array([False, False, True]),
+    )
+
+    with pytest.raises(RecordError) as caught:
+        cast_rows(rows, ROLES, encoding="utf-8", policy="error")
+    cast = cast_rows(rows, ROLES, encoding="utf-8", policy="skip")
+
+    assert caught.value.what == "The row cannot be read: it is JSON that is cut short."
+    assert caught.value.where == rows.location(1)
+    assert cast.num_rows == 1
+    assert [(one.reason, one.count) for one in cast.set_aside] == [
+        ("neither a word nor a number", 1),
+        ("what cannot be read: it is JSON that is cut short", 1),
+    ]

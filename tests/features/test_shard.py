@@ -268,7 +268,7 @@ def test_shard_of_another_format_version_is_refused(
     with pytest.raises(ValueError, match="format version") as caught:
         read_shard(path)
 
-    assert str(caught.value) == f"{path} is a shard of format version 7, not 1"
+    assert str(caught.value) == f"{path} is a shard of format version 7, not 2"
 
 
 def test_foreign_arrow_file_is_refused(tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[LancetnicError], str]] 
         (
             "Byte 0xf6 is not utf-8: b'\\xf6\\xe5\\xed\\xe0'.\n"
             "  at {path}, row 41, column 'text', byte {size}\n"
-            "  Pass the encoding of the file, for example encoding='cp1251' or 'cp1252', or "
+            "  It looks like cp1251 or cp1255 or mac-cyrillic: pass encoding='cp1251', or "
+            "encoding_errors='replace', or "
             "leave such rows out with on_bad_rows='skip'."
         ),
     ),
