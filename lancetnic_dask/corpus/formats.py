@@ -25,11 +25,11 @@ __all__ = [
     "kind_of",
 ]
 
-Kind = Literal["csv", "json", "fasttext", "parquet", "arrow"]
+Kind = Literal["csv", "json", "fasttext", "documents", "parquet", "arrow"]
 Compression = Literal["gzip", "bz2", "xz", "zstd", "zip"]
 EncodingErrors = Literal["strict", "replace"]
 
-TEXT_KINDS: Final[frozenset[Kind]] = frozenset({"csv", "json", "fasttext"})
+TEXT_KINDS: Final[frozenset[Kind]] = frozenset({"csv", "json", "fasttext", "documents"})
 TABLE_MAGIC: Final = (b"PAR1", b"ARROW1")
 _COMPRESSIONS: Final[tuple[tuple[bytes, Compression], ...]] = (
     (b"\x1f\x8b", "gzip"),
@@ -61,10 +61,10 @@ class FileFormat:
 
     Parameters
     ----------
-    kind : {'csv', 'json', 'fasttext', 'parquet', 'arrow'} or None, default=None
+    kind : {'csv', 'json', 'fasttext', 'documents', 'parquet', 'arrow'} or None, default=None
         What a file holds: separated values; one JSON object a line, or an array of them; fastText's
-        ``__label__x words``; Parquet; an Arrow file, also called Feather. None: what the files
-        show; a plan knows it.
+        ``__label__x words``; one text, in a folder that is its class; Parquet; an Arrow file, also
+        called Feather. None: what the files show; a plan knows it.
     dialect : CsvDialect, default=CsvDialect()
         Separator, quotes, escapes and comments of CSV files.
     is_sniffed : bool, default=False

@@ -18,7 +18,7 @@ from lancetnic_dask.corpus.dask_frame import dask_frame
 from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.formats import FileFormat
 from lancetnic_dask.corpus.plan import PartitionPlan, here
-from lancetnic_dask.corpus.plan_files import plan_files, table_kind
+from lancetnic_dask.corpus.plan_files import plan_files, table_kind, text_kind
 from lancetnic_dask.corpus.plan_table import copied_piece_bytes
 from lancetnic_dask.corpus.shown import counted, file_table
 from lancetnic_dask.corpus.sources import PathLike, list_files
@@ -44,7 +44,8 @@ _SHOWN_COLUMNS = 20
 class Corpus:
     """A table in files, cut into partitions of whole records and not yet read.
 
-    Make one with `read_csv`, `read_json`, `read_parquet`, `from_pandas` or `from_dask`.
+    Make one with `read_csv`, `read_json`, `read_text`, `read_parquet`, `from_pandas`
+    or `from_dask`.
 
     Parameters
     ----------
@@ -205,15 +206,64 @@ class Corpus:
         --------
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "reviews.jsonl"
-        >>> _ = path.write_text('{"text": "fine", "user": {"id": 7}}
-        {"text": "bad"}
-        ')
+        >>> _ = path.write_text('{"text": "fine", "user": {"id": 7}}\n{"text": "bad"}\n')
         >>> corpus = Corpus.read_json(path)
         >>> corpus.columns, corpus.nrows
         (('text', 'user.id'), 2)
         """
         file_format = FileFormat(
             kind="json",
+            encoding=encoding,
+            encoding_errors=encoding_errors,
+            partition_bytes=partition_bytes,
+            max_row_bytes=max_row_bytes,
+        )
+        return cls._plan(path, file_format, storage_options, cache_dir)
+
+    @classmethod
+    def read_text(
+        cls,
+        path: PathLike | Sequence[PathLike],
+        *,
+        encoding: str = "utf-8",
+        encoding_errors: EncodingErrors = "strict",
+        partition_bytes: int = 16 << 20,
+        max_row_bytes: int = 16 << 20,
+        storage_options: Mapping[str, Any] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Corpus:
+        r"""Plan plain text: one folder a class, or fastText's ``__label__x words``.
+
+        Parameters
+        ----------
+        path, encoding, encoding_errors, partition_bytes, max_row_bytes, storage_options, cache_dir
+            As in `read_csv`. Documents (``.txt``, in two folders or more) are copied into files of
+            about `partition_bytes`.
+
+        Returns
+        -------
+        Corpus
+            Of columns ``text`` and ``label``, for documents also ``file``.
+
+        Raises
+        ------
+        CorpusError, CacheError
+            As in `read_csv`, and for text of another kind.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> for name, text in [("good", "fine"), ("bad", "poor\nthing")]:
+        ...     (folder / name).mkdir()
+        ...     _ = (folder / name / "1.txt").write_text(text)
+        >>> corpus = Corpus.read_text(folder, cache_dir=folder / "cache")
+        >>> corpus.to_dask_dataframe(["text", "label"]).compute().to_numpy().tolist()
+        [['poor\nthing', 'bad'], ['fine', 'good']]
+        """
+        files = list_files(path, storage_options)
+        file_format = FileFormat(
+            kind=text_kind(files, storage_options),
             encoding=encoding,
             encoding_errors=encoding_errors,
             partition_bytes=partition_bytes,

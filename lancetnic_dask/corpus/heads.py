@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.corpus.csv_parse import read_record
 from lancetnic_dask.corpus.dialect import CsvDialect
+from lancetnic_dask.corpus.documents import DOCUMENT_COLUMNS
 from lancetnic_dask.corpus.encodings import encoding_advice
 from lancetnic_dask.corpus.formats import (
     TABLE_MAGIC,
@@ -209,6 +210,8 @@ def read_text_columns(
     """
     if file_format.kind == "csv":
         return _read_csv_header(pieces, url, file_format)
+    if file_format.kind == "documents":
+        return DOCUMENT_COLUMNS, 0
     data = _take(pieces, _SAMPLE_BYTES)
     start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
     if file_format.kind == "fasttext":

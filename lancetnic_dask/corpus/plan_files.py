@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lancetnic_dask.corpus.arrow_files import read_units
+from lancetnic_dask.corpus.documents import DOCUMENT_COLUMNS, are_documents, copy_documents
+from lancetnic_dask.corpus.formats import FileFormat
 from lancetnic_dask.corpus.heads import (
     FileHead,
     found_dialect,
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lancetnic_dask.corpus.formats import FileFormat, Kind
+    from lancetnic_dask.corpus.formats import Kind
     from lancetnic_dask.corpus.plan import MapTasks
 
-__all__ = ["plan_files", "read_columns", "table_kind"]
+__all__ = ["plan_files", "read_columns", "table_kind", "text_kind"]
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,19 @@ def plan_files(
     CacheError
         If a copy can't be written.
     """
+    if copies is not None and _holds_documents(files, file_format, columns):
+        file_format = replace(file_format, kind="documents")
+        planned = copy_documents(
+            files,
+            file_format,
+            copies,
+            storage_options=storage_options,
+            map_tasks=map_tasks,
+            advance=advance,
+        )
+        return plan_text(
+            planned, file_format, storage_options=None, map_tasks=map_tasks, advance=advance
+        )
     heads, file_format = _look_at(files, file_format, storage_options)
     if not file_format.is_text:
         return plan_tables(
@@ -138,6 +153,9 @@ def read_columns(
     CorpusError, EncodingError
         As `plan_files`.
     """
+    if _holds_documents(files, file_format, columns):
+        known = replace(file_format, kind="documents")
+        return PartitionPlan(known, (PlannedFile(files[0], DOCUMENT_COLUMNS, 0),), ())
     for file in files:
         head = read_head(file, file_format, storage_options)
         if head is None:
@@ -155,6 +173,29 @@ def read_columns(
         if found is not None:
             return PartitionPlan(known, (PlannedFile(file, found[0], 0),), ())
     return None
+
+
+def text_kind(
+    files: Sequence[SourceFile], storage_options: Mapping[str, Any] | None = None
+) -> Kind:
+    """Return which kind of plain text files are: documents, or lines of fastText.
+
+    Raises
+    ------
+    CorpusError
+        If they are neither.
+    """
+    if are_documents(files):
+        return "documents"
+    heads = (read_head(file, FileFormat(), storage_options) for file in files)
+    head = next((head for head in heads if head is not None), None)
+    if head is not None and head.kind == "fasttext":
+        return "fasttext"
+    raise CorpusError(
+        "These are neither documents, .txt files in two folders or more, nor lines of fastText.",
+        files[0].url if head is None else head.file.url,
+        "Pass a pattern such as 'folder/*/*.txt', or read a table with Corpus.read_csv.",
+    )
 
 
 def table_kind(
@@ -209,6 +250,15 @@ def _look_at(
                 "Pass files of one kind, for example by a pattern such as 'folder/*.csv'.",
             )
     return heads, replace(file_format, kind=first.kind)
+
+
+def _holds_documents(
+    files: Sequence[SourceFile], file_format: FileFormat, columns: Sequence[str]
+) -> bool:
+    """Tell whether each file is one text, because that was said or nothing else is likely."""
+    if file_format.kind is not None:
+        return file_format.kind == "documents"
+    return bool(columns) and are_documents(files, columns)
 
 
 def _as_table(head: FileHead) -> SourceFile:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lancetnic_dask.corpus import header
 from lancetnic_dask.corpus.arrow_files import iter_batches
 from lancetnic_dask.corpus.csv_parse import CsvParser, ParsedRows
+from lancetnic_dask.corpus.documents import FAULT_FIELD
 from lancetnic_dask.corpus.json_fields import read_fields
 from lancetnic_dask.corpus.plan_text import record_dialect
 from lancetnic_dask.corpus.sources import check_unchanged, open_file
@@ -206,6 +207,11 @@ def _read_table(
 
 def _fields_of_lines(rows: RawRows, columns: Sequence[str], kind: Kind | None) -> RawRows:
     """Turn records of one cell, a line, into the wanted fields."""
+    if kind == "documents":
+        fields = read_fields(rows.cells[0], [*columns, FAULT_FIELD])
+        faults = fields.cells.pop().to_pylist()
+        broken = {index: fault.decode() for index, fault in enumerate(faults) if fault}
+        return replace(rows, cells=fields.cells, broken=broken)
     if kind == "json":
         fields = read_fields(rows.cells[0], columns)
         broken, is_blank = fields.broken, fields.is_blank
