@@ -17,9 +17,11 @@ from lancetnic_dask.corpus.collections import (
 from lancetnic_dask.corpus.dask_frame import dask_frame
 from lancetnic_dask.corpus.dialect import CsvDialect
 from lancetnic_dask.corpus.formats import FileFormat
+from lancetnic_dask.corpus.paired_text import copy_pairs, pair_files
 from lancetnic_dask.corpus.plan import PartitionPlan, here
 from lancetnic_dask.corpus.plan_files import plan_files, table_kind, text_kind
 from lancetnic_dask.corpus.plan_table import copied_piece_bytes
+from lancetnic_dask.corpus.plan_text import plan_text
 from lancetnic_dask.corpus.shown import counted, file_table
 from lancetnic_dask.corpus.sources import PathLike, list_files
 from lancetnic_dask.errors import SettingError, quoted
@@ -224,6 +226,7 @@ class Corpus:
     def read_text(
         cls,
         path: PathLike | Sequence[PathLike],
+        labels: PathLike | Sequence[PathLike] | None = None,
         *,
         encoding: str = "utf-8",
         encoding_errors: EncodingErrors = "strict",
@@ -232,10 +235,13 @@ class Corpus:
         storage_options: Mapping[str, Any] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
     ) -> Corpus:
-        r"""Plan plain text: one folder a class, or fastText's ``__label__x words``.
+        r"""Plan plain text: a folder a class, a file of labels, or fastText's ``__label__x words``.
 
         Parameters
         ----------
+        labels : str, os.PathLike, sequence of these or None, default=None
+            Files with a label a line, one for each file of texts, a text a line. Blank lines
+            count. None: the folder or the line itself tells the label.
         path, encoding, encoding_errors, partition_bytes, max_row_bytes, storage_options, cache_dir
             As in `read_csv`. Documents (``.txt``, in two folders or more) are copied into files of
             about `partition_bytes`.
@@ -263,13 +269,20 @@ class Corpus:
         """
         files = list_files(path, storage_options)
         file_format = FileFormat(
-            kind=text_kind(files, storage_options),
+            kind="documents" if labels is not None else text_kind(files, storage_options),
             encoding=encoding,
             encoding_errors=encoding_errors,
             partition_bytes=partition_bytes,
             max_row_bytes=max_row_bytes,
         )
-        return cls._plan(path, file_format, storage_options, cache_dir)
+        if labels is None:
+            return cls._plan(path, file_format, storage_options, cache_dir)
+        pairs = pair_files(files, list_files(labels, storage_options))
+        copies = cache_folder(cache_dir) / "copies"
+        planned = copy_pairs(
+            pairs, file_format, copies, storage_options=storage_options, map_tasks=here
+        )
+        return cls(plan_text(planned, file_format, map_tasks=here))
 
     @classmethod
     def read_parquet(
