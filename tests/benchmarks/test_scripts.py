@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import memory_growth
 import pytest
+import real_files
 import to_equal_accuracy
 from against_lancetnic import LANCETNIC, OURS, PEER, WARM, fill_report, make_files, run_ours
 from commands import Outcome, run_command
@@ -205,3 +206,25 @@ def test_settings_are_those_of_the_parts_that_are_measured() -> None:
 def test_scripts_are_where_the_benchmarks_look_for_them() -> None:
     """They are named by path, not imported: they run in other processes and environments."""
     assert all(path.exists() for path in (OURS, LANCETNIC, TRAIN_LINEAR))
+
+
+def test_real_files_are_trained_on_with_nothing_said_but_their_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are there; the report has a figure for each column of the table."""
+    rows = [f"{n % 2},{'好' if n % 2 else '差'} 外卖{n % 5}\n" for n in range(60)]
+    (tmp_path / "waimai_zh").mkdir()
+    (tmp_path / "waimai_zh" / "waimai_10k.csv").write_text(
+        "label,review\n" + "".join(rows), "utf-8"
+    )
+    monkeypatch.setattr(
+        sys, "argv", ["real_files.py", str(tmp_path), "--report", str(tmp_path / "report")]
+    )
+
+    real_files.main()
+
+    report = json.loads((tmp_path / "report" / "real_files.json").read_text(encoding="utf-8"))
+    assert list(report["figures"]) == ["waimai_zh"]
+    assert report["figures"]["waimai_zh"]["rows"] == 60
+    assert report["figures"]["waimai_zh"]["classes"] == 2
+    assert "waimai_zh" in capsys.readouterr().out
