@@ -19,6 +19,7 @@ from lancetnic_dask.pipeline.request import FitRequest
 from lancetnic_dask.settings import (
     ColumnRoles,
     FeatureSettings,
+    NumberFormat,
     SplitSettings,
     TrainingSettings,
     column_names,
@@ -83,6 +84,11 @@ class Classification:
         ASCII character that starts a line which is no record.
     names : iterable of str or None, default=None
         Names of the columns of CSV files without a header.
+    decimal : str, default='.'
+        Character before the fraction of a number in CSV files.
+    thousands : str or None, default=None
+        Character between groups of three digits there; None has no groups. A space stands for
+        the spaces that don't break as well.
     encoding : str, default='utf-8'
         Of text files: any text encoding that Python knows.
     encoding_errors : {'strict', 'replace'}, default='strict'
@@ -125,6 +131,8 @@ class Classification:
         doublequote: bool = True,
         comment: str | None = None,
         names: Iterable[str] | None = None,
+        decimal: str = ".",
+        thousands: str | None = None,
         encoding: str = "utf-8",
         encoding_errors: EncodingErrors = "strict",
         on_bad_rows: BadRowPolicy = "error",
@@ -162,6 +170,7 @@ class Classification:
             doublequote=doublequote,
             comment=comment,
         )
+        self._numbers = NumberFormat(decimal=decimal, thousands=thousands)
         self._file_format = FileFormat(
             dialect=dialect,
             is_sniffed=delimiter is None,
@@ -281,6 +290,7 @@ class Classification:
         request = FitRequest(
             model_class=model_class,
             roles=self._roles(),
+            numbers=self._numbers,
             file_format=replace(
                 self._file_format,
                 partition_bytes=_or_setting(partition_bytes, "corpus.partition-bytes"),
@@ -408,11 +418,13 @@ class Classification:
     def _changed_options(self) -> dict[str, str]:
         """Return the options that are not the defaults; what storage_options holds is secret."""
         options = {
-            **asdict(self._split),
+            "split_ratio": self._split.split_ratio,
+            "random_state": self._split.random_state,
             **asdict(self._features),
             **asdict(self._file_format.dialect),
             **({"delimiter": None} if self._file_format.is_sniffed else {}),
             "names": self._file_format.names,
+            **asdict(self._numbers),
             "encoding": self._file_format.encoding,
             "encoding_errors": self._file_format.encoding_errors,
             "on_bad_rows": self._policy,

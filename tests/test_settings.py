@@ -12,10 +12,17 @@ from lancetnic_dask.errors import SettingError
 from lancetnic_dask.settings import (
     ColumnRoles,
     FeatureSettings,
+    NumberFormat,
     SplitSettings,
     TrainingSettings,
+    check_split,
     column_names,
 )
+
+INPUTS: dict[str, Any] = {
+    "text_columns": ("a",), "data_columns": ("b",), "category_columns": ("c",),
+    "label_column": "y",
+}  # fmt: skip
 
 
 def test_numbers_of_numpy_become_plain_ones() -> None:
@@ -117,6 +124,172 @@ def test_a_column_has_one_role() -> None:
         ColumnRoles(text_columns=("a",), data_columns=(), label_column="a")
     with pytest.raises(SettingError, match="There is no column to learn from"):
         ColumnRoles(text_columns=(), data_columns=(), label_column="a")
+
+
+def test_the_cells_of_a_role_are_found_by_position() -> None:
+    """The inputs first, each column of the file once; as ever where there are no new roles."""
+    roles = ColumnRoles(**INPUTS, group_column="g")
+    shared = ColumnRoles(**INPUTS, time_column="b")
+    plain = ColumnRoles(text_columns=("a", "d"), data_columns=("b",), label_column="y")
+
+    assert roles.names == ("a", "b", "c", "y", "g")
+    assert roles.inputs == ("a", "b", "c")
+    assert [roles.positions(role) for role in ("text", "data", "category", "label", "group")] == [
+        (0,), (1,), (2,), (3,), (4,),
+    ]  # fmt: skip
+    assert roles.positions("time") == ()
+    assert shared.names == ("a", "b", "c", "y")
+    assert (shared.positions("data"), shared.positions("time")) == ((1,), (1,))
+    assert plain.names == ("a", "d", "b", "y")
+    assert plain.positions("text") == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"category_columns": ("a",)},
+            (
+                "Column 'a' has two roles.\n"
+                "  Name it once among text_column, data_column, category_column and label_column."
+            ),
+        ),
+        (
+            {"label_column": "b", "category_columns": ()},
+            (
+                "Column 'b' has two roles.\n"
+                "  Name it once among text_column, data_column and label_column."
+            ),
+        ),
+        (
+            {"text_columns": (), "data_columns": (), "category_columns": ()},
+            (
+                "There is no column to learn from.\n"
+                "  Pass text_column=, data_column= or category_column=."
+            ),
+        ),
+        (
+            {"group_column": "y"},
+            (
+                "Column 'y' is the label and the group.\n"
+                "  Pass another group_column=; a class would stand on one side only."
+            ),
+        ),
+        (
+            {"time_column": "y"},
+            (
+                "Column 'y' is the label and the time.\n"
+                "  Pass another time_column=; a class would stand on one side only."
+            ),
+        ),
+        (
+            {"group_column": "g", "time_column": "t"},
+            (
+                "There are a group_column and a time_column.\n"
+                "  Pass one of them: a point in time cuts through groups."
+            ),
+        ),
+        (
+            {"time_format": "%Y"},
+            (
+                "time_format is '%Y' and there is no time_column.\n"
+                "  Pass time_column=, or leave time_format out."
+            ),
+        ),
+    ],
+)
+def test_roles_that_contradict_each_other(options: dict[str, Any], text: str) -> None:
+    """What they are, and what to do."""
+    with pytest.raises(SettingError) as caught:
+        ColumnRoles(**{**INPUTS, **options})
+
+    assert str(caught.value) == text
+
+
+def test_categories_alone_can_be_learned() -> None:
+    """As can words alone, and numbers alone."""
+    roles = ColumnRoles(text_columns=(), data_columns=(), category_columns=("c",), label_column="y")
+
+    assert roles.names == ("c", "y")
+
+
+@pytest.mark.parametrize("time_format", ["%Q", "%", "%Y %Y", "today", "", 5, b"%Y"])
+def test_a_time_format_is_one_of_strptime(time_format: Any) -> None:
+    """Found when it is passed, and not at the first row."""
+    with pytest.raises(SettingError) as caught:
+        ColumnRoles(**INPUTS, time_column="t", time_format=time_format)
+
+    assert str(caught.value) == (
+        f"time_format is {time_format!r}.\n"
+        "  Pass a format of datetime.strptime, for example '%d.%m.%Y %H:%M'."
+    )
+
+
+@pytest.mark.parametrize("time_format", ["%d.%m.%y", "%Y-%m-%dT%H:%M:%S.%f%z", "%b %d, %Y %Z"])
+def test_a_time_format_of_strptime_is_taken(time_format: str) -> None:
+    """With a zone or without."""
+    roles = ColumnRoles(**INPUTS, time_column="t", time_format=time_format)
+
+    assert roles.time_format == time_format
+
+
+@pytest.mark.parametrize("option", ["decimal", "thousands"])
+@pytest.mark.parametrize("value", ["", "..", "1", "e", "é", "+", "-", "\n", "\0", 3, b","])
+def test_a_mark_in_a_number_is_one_character(option: str, value: Any) -> None:
+    """None that a number has, and none that is cut off around it."""
+    options: dict[str, Any] = {option: value}
+
+    with pytest.raises(SettingError) as caught:
+        NumberFormat(**options)
+
+    assert str(caught.value) == (
+        f"{option} is {value!r}.\n"
+        "  Pass one character that is no digit, letter or sign, for example '.'."
+    )
+
+
+def test_a_number_has_a_decimal_mark_of_its_own() -> None:
+    """It is neither None, nor a space, nor that of the thousands."""
+    for decimal in (None, " ", "\xa0"):
+        with pytest.raises(SettingError, match="decimal is"):
+            NumberFormat(decimal=decimal)  # type: ignore[arg-type]
+    with pytest.raises(SettingError) as caught:
+        NumberFormat(decimal=",", thousands=",")
+
+    assert str(caught.value) == (
+        "decimal and thousands are both ','.\n  Pass two different characters."
+    )
+
+
+def test_a_space_stands_for_all_that_look_like_it() -> None:
+    """What is between the digits is seldom the one that was typed."""
+    assert NumberFormat().separators == ""
+    assert NumberFormat(thousands="'").separators == "'"
+    for space in " \xa0\u202f\u2009":
+        assert NumberFormat(thousands=space).separators == " \xa0\u202f\u2009"
+
+
+def test_a_split_by_classes_or_by_time() -> None:
+    """Not both: the latest rows are the ones they are."""
+    timed = ColumnRoles(**INPUTS, time_column="t")
+
+    with pytest.raises(SettingError) as caught:
+        check_split(timed, SplitSettings(stratify=True))
+
+    assert str(caught.value) == (
+        "There are stratify=True and a time_column.\n"
+        "  Pass one of them: the latest rows have the classes that they have."
+    )
+    check_split(timed, SplitSettings())
+    check_split(ColumnRoles(**INPUTS, group_column="g"), SplitSettings(stratify=True))
+
+
+def test_stratify_is_a_yes_or_no() -> None:
+    """A column's name isn't."""
+    with pytest.raises(SettingError) as caught:
+        SplitSettings(stratify="label")  # type: ignore[arg-type]
+
+    assert str(caught.value) == "stratify is 'label'.\n  Pass True or False."
 
 
 @pytest.mark.parametrize(

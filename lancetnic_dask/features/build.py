@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancetnic_dask.corpus.number_cells import PLAIN_NUMBERS
 from lancetnic_dask.corpus.plan import CORPUS_VERSION
 from lancetnic_dask.corpus.readers import iter_rows
 from lancetnic_dask.corpus.schema import SetAside, cast_rows, merge_set_aside
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from lancetnic_dask.corpus.plan import PartitionPlan
     from lancetnic_dask.features.cache import ShardCache
-    from lancetnic_dask.settings import BadRowPolicy, ColumnRoles
+    from lancetnic_dask.settings import BadRowPolicy, ColumnRoles, NumberFormat
 
 __all__ = ["ShardRecipe", "build_shard", "obtain_shard"]
 
@@ -45,12 +46,15 @@ class ShardRecipe:
         Word n-grams; made from the codes of the plain shard, never from its text.
     stop_words : tuple of str, default=()
         Sorted; dropped before n-grams are made.
+    numbers : NumberFormat, default=NumberFormat()
+        How numbers are written in CSV files; others have numbers of their own.
     """
 
     roles: ColumnRoles
     policy: BadRowPolicy
     ngram_range: tuple[int, int] = (1, 1)
     stop_words: tuple[str, ...] = ()
+    numbers: NumberFormat = PLAIN_NUMBERS
 
     @property
     def plain(self) -> ShardRecipe:
@@ -117,6 +121,7 @@ def build_shard(
             encoding=part.file_format.cell_encoding,
             policy=recipe.policy,
             encoding_errors=part.file_format.encoding_errors,
+            numbers=recipe.numbers if part.file_format.kind == "csv" else PLAIN_NUMBERS,
         )
         set_aside += rows.set_aside
         num_replaced += rows.num_replaced

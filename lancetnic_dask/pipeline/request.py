@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         BadRowPolicy,
         ColumnRoles,
         FeatureSettings,
+        NumberFormat,
         SplitSettings,
         TrainingSettings,
     )
@@ -39,7 +40,7 @@ class FitRequest:
     ----------
     model_class : type[nn.Module]
         One of the package's models, or the user's.
-    roles, file_format, policy
+    roles, numbers, file_format, policy
         How the corpus is read.
     features, stop_words, split, training
         What shapes the model.
@@ -63,6 +64,7 @@ class FitRequest:
 
     model_class: type[nn.Module]
     roles: ColumnRoles
+    numbers: NumberFormat
     file_format: FileFormat
     policy: BadRowPolicy
     features: FeatureSettings
@@ -86,6 +88,7 @@ class FitRequest:
         """What a shard is made by."""
         return ShardRecipe(
             roles=self.roles,
+            numbers=self.numbers,
             policy=self.policy,
             ngram_range=self.features.ngram_range,
             stop_words=self.stop_words,

@@ -86,6 +86,7 @@ def hyperparameters(
             "names": None if file_format.names is None else list(file_format.names),
             "encoding": file_format.encoding,
             "encoding_errors": file_format.encoding_errors,
+            **asdict(request.numbers),
             "partition_bytes": file_format.partition_bytes,
             "max_row_bytes": file_format.max_row_bytes,
         },

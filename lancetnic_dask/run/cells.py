@@ -23,6 +23,8 @@ __all__ = ["as_number", "as_text", "as_written_text", "read_cells", "string_arra
 
 T = TypeVar("T")
 
+_BOOLEANS = {"true": 1.0, "false": 0.0}
+
 
 class _RefusedError(Exception):
     """A cell that is not what it should be: what it is, and what to do."""
@@ -95,7 +97,9 @@ def as_number(value: Any) -> float:
         trimmed = value.strip(PADDING)
         if not trimmed:
             return math.nan
-        number = float(trimmed) if re.fullmatch(NUMBER, trimmed) else None
+        number = _BOOLEANS.get(trimmed.lower())
+        if number is None and re.fullmatch(NUMBER, trimmed):
+            number = float(trimmed)
     elif _is_missing(value):
         return math.nan
     else:

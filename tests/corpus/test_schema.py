@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+from cell_rows import place, raw_rows
 from csv_strategies import NO_DEADLINE
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -33,30 +34,6 @@ PRICE = ColumnRoles(text_columns=(), data_columns=("price",), label_column=None)
 COLUMNS = (None, "text", "price", "label")
 BLANK = "neither a word nor a number"
 SINGLE_BYTE = ["latin-1", "cp1251", "cp1252", "koi8-r", "iso8859-15", "cp437", "cp1258", "ascii"]
-
-
-def raw_rows(
-    rows: Sequence[Sequence[bytes]],
-    *,
-    num_fields: Sequence[int] | None = None,
-    too_long: Sequence[int] = (),
-) -> RawRows:
-    """Make the rows 101, 102 … of a file, 100 bytes each."""
-    num_columns = len(rows[0])
-    return RawRows(
-        url="a.csv",
-        first_row=100,
-        num_columns=num_columns,
-        cells=[pa.array(column, pa.large_binary()) for column in zip(*rows, strict=True)],
-        start_byte=np.arange(len(rows), dtype=np.int64) * 100 + 5000,
-        num_fields=np.array(num_fields or [num_columns] * len(rows), np.int32),
-        is_too_long=np.isin(np.arange(len(rows)), too_long),
-    )
-
-
-def place(index: int, column: str | None = None) -> Location:
-    """Return where a row of `raw_rows` is."""
-    return Location("a.csv", 101 + index, column, 5000 + 100 * index)
 
 
 def cast(
@@ -131,8 +108,9 @@ def test_a_number_that_python_writes_is_read_back(values: list[float]) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    ["1_000", "1,5", "1 000", "0x1A", "1e", "e5", ".", "+", "--1", "+-1", "1.2.3", "1e5.0", "٣",
-     "nan", "NaN", "inf", "-Infinity", "NA", "N/A", "null", "None", "True", "12,50 EUR", "5\n6"],
+    ["1_000", "12,5.1", "0x1A", "1e", "e5", ".", "+", "--1", "+-1", "1.2.3", "1e5.0", "٣",
+     "nan", "NaN", "inf", "-Infinity", "NA", "N/A", "null", "None", "12,50 EUR", "70%",
+     "$1,200", "Yes", "5\n6"],
 )  # fmt: skip
 def test_what_is_no_number_is_named(cell: str) -> None:
     """Row, column, byte and value; a word for "missing" is a word."""
@@ -323,7 +301,7 @@ bytes_of_text = st.one_of(
     st.binary(max_size=8),
     st.text(max_size=4).map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.sampled_from([b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"]),
-)  # fmt: skip
+).filter(lambda cell: cell != b"text")  # which would be the header once more
 
 
 @NO_DEADLINE

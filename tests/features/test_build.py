@@ -19,7 +19,7 @@ from lancetnic_dask.features import build as build_module
 from lancetnic_dask.features import shard as shard_module
 from lancetnic_dask.features.build import ShardRecipe, build_shard, obtain_shard
 from lancetnic_dask.features.cache import ShardCache
-from lancetnic_dask.settings import ColumnRoles
+from lancetnic_dask.settings import ColumnRoles, NumberFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -252,6 +252,7 @@ OTHER_RECIPES: dict[str, ShardRecipe] = {
     "longer n-grams": replace(RECIPE, ngram_range=(1, 3)),
     "stop words": replace(RECIPE, stop_words=("the",)),
     "more stop words": replace(RECIPE, stop_words=("of", "the")),
+    "how numbers are written": replace(RECIPE, numbers=NumberFormat(decimal=",")),
     "no label": replace(RECIPE, roles=replace(ROLES, label_column=None)),
     "order of texts": replace(RECIPE, roles=replace(ROLES, text_columns=("u", "t"))),
     "fewer texts": replace(RECIPE, roles=replace(ROLES, text_columns=("t",))),
@@ -304,6 +305,7 @@ def test_fingerprint_stays_the_same_in_other_processes_and_plans(
         "policy",
         "ngram_range",
         "stop_words",
+        "numbers",
     }
 
 

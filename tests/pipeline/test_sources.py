@@ -127,6 +127,20 @@ def test_a_table_gives_one_model_whatever_it_comes_in(
     assert run.num_rows["read"] == len(frame)
 
 
+def test_numbers_may_be_written_with_a_comma(
+    known: tuple[pd.DataFrame, bytes], client: Client, tmp_path: Path
+) -> None:
+    """1.234,0 is 1234."""
+    frame, weights = known
+    path = tmp_path / "commas.csv"
+    written = [f"{size:,}".replace(",", ".") + ",0" for size in frame["size"]]
+    frame.assign(size=written).to_csv(path, sep=";", index=False)
+
+    run = train(tmp_path, client, path, decimal=",", thousands=".")
+
+    assert weights_of(run) == weights
+
+
 def test_partitions_of_a_dask_frame_are_computed_on_the_cluster(
     known: tuple[pd.DataFrame, bytes], client: Client, tmp_path: Path
 ) -> None:
